@@ -1,0 +1,112 @@
+"""Fold what is old into the one summary; decides what is folded and leaves the writing of the summary to others.
+
+`keep_verbatim: turns` folds everything before the last `keep_recent_turns` turns at once. `fill` folds just enough,
+oldest first, to come down to `trim_to`: old turns, then older kept turns, then the current turn's own iterations but
+the newest `keep_recent_iterations`. What is folded is always one run from the start; protected messages in it stay
+where they are, in order. Messages that an earlier cut removed without a summary are folded with the rest, so that no
+text is lost that a summary could have kept.
+"""
+
+from bisect import bisect_left
+from collections.abc import Iterator
+
+from transom.policies.history import History
+from transom.policies.limits import Limits
+from transom.policies.protection import Protection
+from transom.policies.trimmer import TrimRequest, TrimResult, unchanged
+from transom.policies.view import Size, Summary, View
+
+LARGEST_FIXED_SHARE = 0.75  # of the token limit: preamble, pinned messages and a summary of its allowed size
+
+
+class Compress:
+    """The `compress` trimmer."""
+
+    async def trim(self, request: TrimRequest) -> TrimResult:
+        """Fold if a reachable limit is exceeded and there is something old to fold."""
+        guard = Protection(request.history, request.policy)
+        limits = request.limits.reachable(guard.floor(request.view))
+        if limits.hold(request.size):
+            return unchanged(request)
+        upto = fold_boundary(request, guard, limits)
+        if upto is None:
+            return unchanged(request)
+        kept = stays(request.history, guard, upto)
+        span = foldable(request.view, kept, upto)
+        if not span or not _worthwhile(request, limits, kept):
+            return unchanged(request)
+        broken = guard.broken()
+
+        def placed(summary: Summary) -> View:
+            return request.view.folded(summary, kept, broken)
+
+        summary = await request.summarize(span, upto, placed)
+        if summary is None:
+            return unchanged(request)
+        return TrimResult(placed(summary), trimmed=True, persist=True)
+
+
+def fold_boundary(request: TrimRequest, guard: Protection, limits: Limits) -> int | None:
+    """Return the position up to which the thread is folded, or None if nothing is old enough."""
+    starts = request.history.outline.turn_starts
+    keep = request.policy.keep_recent_turns
+    if request.policy.keep_verbatim == "turns":
+        return starts[-keep] if len(starts) > keep else None
+    already = request.view.summary.upto if request.view.summary else 0
+    places = [p for p in _fill_places(request) if p > already]
+    if not places:
+        return None
+    goal = limits.low_water(request.size, request.policy.trim_to)
+    # The later the place, the smaller what is left: the first that is small enough is found by halving.
+    first = bisect_left(places, True, key=lambda upto: goal.hold(_size_after(request, guard, upto)))
+    return places[min(first, len(places) - 1)]
+
+
+def _fill_places(request: TrimRequest) -> Iterator[int]:
+    """Yield the places a fold may end at, oldest first."""
+    outline, keep = request.history.outline, request.policy.keep_recent_iterations
+    yield from (start for start in outline.turn_starts if start > 0)
+    rounds = outline.iterations(outline.current_turn)
+    for group in rounds[: max(0, len(rounds) - keep)]:
+        if outline.is_open(group):
+            return
+        yield group.members[-1] + 1
+
+
+def _size_after(request: TrimRequest, guard: Protection, upto: int) -> Size:
+    history, view = request.history, request.view
+    start = max(upto, view.start)
+    tokens = history.preamble_tokens + request.summary_tokens + history.tokens(start)
+    items = history.preamble_items + 1 + history.items(start)
+    for position in {*stays(history, guard, upto), *(p for p in view.head if p >= upto)}:
+        tokens += history.messages[position].tokens
+        items += history.messages[position].items
+    for position, substitute in view.substitutes.items():
+        if position >= start:
+            tokens += substitute.tokens - history.messages[position].tokens
+    return Size(tokens, items)
+
+
+def stays(history: History, guard: Protection, upto: int) -> list[int]:
+    """Return the positions before `upto` that no fold takes: protected ones, and groups that reach beyond it."""
+    found = set(guard.positions(upto))
+    for group in history.outline.scattered():
+        if group.members[0] < upto <= group.members[-1]:
+            found.update(p for p in group.members if p < upto)
+    return sorted(found)
+
+
+def foldable(view: View, kept: list[int], upto: int) -> list[int]:
+    """Return the positions a fold takes: all before `upto` that the present summary does not stand for already."""
+    already = view.summary.upto if view.summary else 0
+    keep = set(kept)
+    return [p for p in range(upto) if p not in keep and (p >= already or view.keeps(p))]
+
+
+def _worthwhile(request: TrimRequest, limits: Limits, kept: list[int]) -> bool:
+    """Refuse a fold whose fixed parts would leave too little of the limit for the conversation itself."""
+    if limits.tokens is None:
+        return True
+    history = request.history
+    pinned = sum(history.messages[p].tokens for p in kept if p != history.outline.last_user)
+    return history.preamble_tokens + pinned + request.summary_tokens <= LARGEST_FIXED_SHARE * limits.tokens

@@ -1,0 +1,64 @@
+"""What is never removed from a view; the list stands in one place, so that no trimmer has its own idea of it.
+
+Protected are the preamble and the summary (they are not groups, so no trimmer can touch them), the user messages
+pinned by `keep_first_turns`, the last user message, every open group, the group of the last message, and later system
+and developer messages unless `mid_system: ordinary`.
+"""
+
+from transom.policies.history import History
+from transom.policies.options import Policy
+from transom.policies.turns import Group
+from transom.policies.view import Size, View
+
+
+class Protection:
+    """Answer, for one thread and policy, which groups must stay."""
+
+    def __init__(self, history: History, policy: Policy) -> None:
+        self._outline = history.outline
+        self._history = history
+        self._keep_system = policy.mid_system == "keep"
+        self._pinned_turns = policy.keep_first_turns
+        self._last = self._outline.owner[-1] if self._outline.owner else None
+
+    def covers(self, group: Group) -> bool:
+        """Tell whether the group must stay."""
+        outline = self._outline
+        first = group.members[0]
+        if group.kind == "user":
+            return first == outline.last_user or 1 <= group.turn <= self._pinned_turns
+        if group.kind == "system":
+            return self._keep_system or self._is_last(group)
+        return self._is_last(group) or outline.is_open(group)
+
+    def _is_last(self, group: Group) -> bool:
+        # An orphan at the very end stays as well: the last message is the request's own.
+        return self._last is not None and self._outline.groups[self._last] is group
+
+    def broken(self) -> frozenset[int]:
+        """Return the positions that a cut drops because the client broke their pairing, protected ones left out."""
+        outline = self._outline
+        return frozenset(p for p in outline.broken() if not self.covers(outline.groups[outline.owner[p]]))
+
+    def positions(self, end: int | None = None) -> list[int]:
+        """Return the positions of protected messages before `end`, ascending."""
+        limit = len(self._history) if end is None else end
+        found: list[int] = []
+        for group in self._outline.groups:
+            if group.members[0] >= limit:
+                break
+            if self.covers(group):
+                found.extend(p for p in group.members if p < limit)
+        return sorted(found)
+
+    def floor(self, view: View) -> Size:
+        """Measure the smallest view a cut could reach: the preamble, the summary and what is protected."""
+        history, summary = self._history, view.summary
+        tokens = history.preamble_tokens + (summary.tokens if summary else 0)
+        items = history.preamble_items + (1 if summary else 0)
+        for position in self.positions():
+            if view.keeps(position):
+                substitute = view.substitutes.get(position)
+                tokens += substitute.tokens if substitute else history.messages[position].tokens
+                items += history.messages[position].items
+        return Size(tokens, items)
