@@ -1,0 +1,92 @@
+"""The tree of commands: names, options and exit codes; what a command does stands in a file of its own.
+
+Exit codes: 0 done, 1 it could not be done, 2 the command was not understood. What only one command needs is imported
+there, so that `serve` starts without the libraries of the others.
+"""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from transom.proxy.config.places import ConfigError
+
+app = typer.Typer(
+    name="transom",
+    help="An OpenAI-compatible LLM proxy with automatic context windowing.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+keys = typer.Typer(help="Keys of tenants.", no_args_is_help=True, rich_markup_mode=None)
+config = typer.Typer(help="The configuration file.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(keys, name="keys")
+app.add_typer(config, name="config")
+
+ConfigOption = Annotated[
+    Path | None, typer.Option("--config", "-c", help="The configuration; ./config.yaml or a built-in one by default.")
+]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command("serve")
+def serve_command(
+    config_path: ConfigOption = None,
+    host: Annotated[str | None, typer.Option(help="Address to listen on; overrides server.host.")] = None,
+    port: Annotated[int | None, typer.Option(min=0, max=65535, help="Port; overrides server.port.")] = None,
+    workers: Annotated[int | None, typer.Option(min=1, help="Processes; overrides server.workers.")] = None,
+    upstream: Annotated[
+        str | None, typer.Option(metavar="URL", help="Run without a file, in front of this OpenAI-compatible address.")
+    ] = None,
+    preset: Annotated[
+        str | None, typer.Option(metavar="NAME", help="With --upstream: voice, chat (default), agent or recall.")
+    ] = None,
+) -> None:
+    """Run the proxy."""
+    from transom.proxy.cli.serve import Request, run_server  # noqa: PLC0415
+
+    raise typer.Exit(run_server(Request(config_path, host, port, workers, upstream, preset)))
+
+
+@app.command("demo")
+def demo_command() -> None:
+    """Show the proxy at work: a long conversation with tools, turn by turn, without a key and offline."""
+    from transom.proxy.cli.demo import demo  # noqa: PLC0415
+
+    raise typer.Exit(demo())
+
+
+@app.command("check")
+def check_command(config_path: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Validate the configuration and print what it comes to, per tenant and model."""
+    from transom.proxy.cli.check import check  # noqa: PLC0415
+
+    raise typer.Exit(check(config_path, as_json=as_json))
+
+
+@keys.command("new")
+def new_key_command(as_json: JsonOption = False) -> None:
+    """Make a key for a tenant, and the hash of it that goes into the configuration."""
+    from transom.proxy.cli.keys import print_new_key  # noqa: PLC0415
+
+    print_new_key(as_json=as_json)
+
+
+@config.command("schema")
+def schema_command() -> None:
+    """Print the JSON Schema of config.yaml, for editors."""
+    from transom.proxy.cli.schema import print_schema  # noqa: PLC0415
+
+    print_schema()
+
+
+def main() -> None:
+    """Run the command line and end the process with its exit code."""
+    try:
+        app(prog_name="transom")
+    except ConfigError as error:
+        sys.stderr.write(f"{error}\n")
+        sys.exit(1)

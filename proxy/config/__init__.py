@@ -1,0 +1,1 @@
+"""The configuration: read, checked, compiled and watched; it knows nothing of requests."""

@@ -1,0 +1,199 @@
+"""Holds the settings in force and renews them when the files change or SIGHUP comes; it does not know who uses them."""
+
+import asyncio
+import signal
+from collections.abc import Callable, Iterable
+from contextlib import suppress
+from glob import has_magic
+from hashlib import blake2b
+from pathlib import Path
+from threading import Lock
+from typing import Literal
+
+import structlog
+
+from transom.proxy.config.load import ConfigError, included_files
+from transom.proxy.config.review import review
+from transom.proxy.config.schema import Config
+from transom.proxy.config.settings import Settings, compile_settings
+
+log = structlog.get_logger()
+
+Outcome = Literal["applied", "rejected"]
+
+RESTART_KEYS = {
+    "server": ("host", "port", "admin_port", "workers", "drain_s"),
+    "storage": ("url", "synchronous"),
+    "limits": ("header_s", "body_s", "idle_s"),
+}
+"""What takes effect at the next start only."""
+
+POLL_MS = 5000
+"""How often the files are compared anyway: some file systems report no changes."""
+
+
+class LiveSettings:
+    """The settings in force: read `current` once per request and keep what it was.
+
+    Args:
+        read: makes a Config anew, or raises ConfigError.
+        path: the file behind it, or None where there is none and so nothing to watch.
+
+    `counted`, where set, is told the outcome of every reload. Raises ConfigError where the first reading fails.
+    """
+
+    def __init__(self, read: Callable[[], Config], *, path: Path | None = None) -> None:
+        self.path = path
+        self.counted: Callable[[Outcome], object] | None = None
+        self._read = read
+        self._reloading = Lock()
+        self._seen: dict[Path, bytes] = {}
+        self._current = self._compile(())
+        self._started_with = self._current.config
+
+    @property
+    def current(self) -> Settings:
+        """The settings of a request that begins now."""
+        return self._current
+
+    @property
+    def folders(self) -> tuple[Path, ...]:
+        """The directories in which a file of the configuration may change."""
+        return () if self.path is None else watched_folders(self.path, self._current.config.include)
+
+    def reload(self) -> bool:
+        """Read anew and swap the settings at once if they are valid; else log why and keep the old ones."""
+        with self._reloading:
+            try:
+                settings = self._compile(self._current.config.include)
+            except ConfigError as error:
+                log.error("configuration rejected, the old one stays", faults=[str(fault) for fault in error.faults])
+                self._count("rejected")
+                return False
+            self._current = settings
+        log.info(
+            "configuration applied",
+            takes_restart=list(_changed(self._started_with, settings.config)),
+            warnings=list(review(settings).warnings),
+        )
+        self._count("applied")
+        return True
+
+    def reload_if_changed(self) -> bool:
+        """Reload if a file differs from what was last read, valid or not; tell whether that was so."""
+        if self.path is None or self._contents(self._current.config.include) == self._seen:
+            return False
+        self.reload()
+        return True
+
+    def _compile(self, known_includes: Iterable[str]) -> Settings:
+        # The contents are noted before the files are read, so that a change meanwhile is noticed later.
+        self._seen = self._contents(known_includes)
+        settings = compile_settings(self._read())
+        now = self._contents(settings.config.include)
+        self._seen = {file: self._seen.get(file, content) for file, content in now.items()}
+        return settings
+
+    def _contents(self, includes: Iterable[str]) -> dict[Path, bytes]:
+        if self.path is None:
+            return {}
+        return {file: _digest(file) for file in (self.path, *included_files(self.path, list(includes)))}
+
+    def _count(self, outcome: Outcome) -> None:
+        if self.counted is not None:
+            self.counted(outcome)
+
+
+def _digest(file: Path) -> bytes:
+    try:
+        return blake2b(file.read_bytes(), digest_size=16).digest()
+    except OSError:
+        return b""
+
+
+def _changed(before: Config, after: Config) -> Iterable[str]:
+    for section, keys in RESTART_KEYS.items():
+        for key in keys:
+            if getattr(getattr(before, section), key) != getattr(getattr(after, section), key):
+                yield f"{section}.{key}"
+
+
+async def watch(live: LiveSettings, stop: asyncio.Event) -> None:
+    """Reload when a file of the configuration changes and at SIGHUP, until `stop` is set or this task is cancelled.
+
+    The directories are watched, not the files: editors and Kubernetes' ConfigMaps put a new file or link in the place
+    of the old one. SIGHUP is heard in the main thread's event loop only.
+    """
+    hangup = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with suppress(ValueError, RuntimeError):
+        loop.add_signal_handler(signal.SIGHUP, hangup.set)
+    tasks = [asyncio.create_task(_on_hangup(live, hangup)), asyncio.create_task(_on_change(live, stop))]
+    try:
+        await stop.wait()
+    finally:
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+        with suppress(ValueError, RuntimeError):
+            loop.remove_signal_handler(signal.SIGHUP)
+
+
+async def _on_hangup(live: LiveSettings, hangup: asyncio.Event) -> None:
+    while True:
+        await hangup.wait()
+        hangup.clear()
+        await asyncio.to_thread(live.reload)
+
+
+async def _on_change(live: LiveSettings, stop: asyncio.Event) -> None:
+    if live.path is None:
+        return
+    # A start without a file never needs it.
+    from watchfiles import awatch  # noqa: PLC0415
+
+    try:
+        while not stop.is_set():
+            folders = live.folders
+            changes = awatch(
+                *folders,
+                watch_filter=_Relevant(live.path.name),
+                stop_event=stop,
+                recursive=False,
+                debounce=200,
+                rust_timeout=POLL_MS,
+                yield_on_timeout=True,
+            )
+            async for _ in changes:
+                await asyncio.to_thread(live.reload_if_changed)
+                if live.folders != folders:
+                    break
+    except OSError as error:
+        log.warning("changes are not reported, the configuration is compared now and then", reason=error.strerror)
+        while not stop.is_set():
+            await asyncio.sleep(POLL_MS / 1000)
+            await asyncio.to_thread(live.reload_if_changed)
+
+
+class _Relevant:
+    """Tells a configuration's files, and the links ConfigMaps swap, from a database that lies beside them."""
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def __call__(self, _change: object, path: str) -> bool:
+        name = Path(path).name
+        return name == self._name or name.startswith("..") or name.endswith((".yaml", ".yml"))
+
+
+def watched_folders(path: Path, includes: Iterable[str]) -> tuple[Path, ...]:
+    """Return the existing directories in which a file of the configuration may change."""
+    folders = {path.parent, path.resolve().parent}
+    for pattern in includes:
+        folder = path.parent
+        for part in Path(pattern).parts[:-1]:
+            if has_magic(part):
+                break
+            folder /= part
+        folders.add(folder)
+    return tuple(sorted(folder for folder in folders if folder.is_dir()))
