@@ -1,0 +1,352 @@
+"""Everything that can go wrong with a request, as one table of exceptions that know their own HTTP answer.
+
+It knows statuses, codes and sentences; it does not know who raises them, HTTP frameworks, or what was in the request.
+The tree, split by whose fault it is:
+
+    TransomError
+    ├── ClientError                      the request cannot be served as it was sent
+    │   ├── BadRequest                   400  invalid_request_error
+    │   │   ├── InvalidSessionId         400  invalid_session_id
+    │   │   ├── SessionRequired          400  session_required
+    │   │   ├── ContextLengthExceeded    400  context_length_exceeded
+    │   │   └── ToolCallLimitExceeded    400  tool_call_limit_exceeded
+    │   ├── InvalidApiKey                401  invalid_api_key
+    │   ├── ModelNotAllowed              403  model_not_allowed
+    │   ├── EndpointNotAllowed           403  endpoint_not_allowed
+    │   ├── OverrideNotAllowed           403  override_not_allowed
+    │   ├── ModelNotFound                404  model_not_found
+    │   ├── SessionNotFound              404  session_not_found
+    │   ├── NotWindowed                  404  not_windowed
+    │   ├── SessionConflict              409  session_conflict
+    │   ├── BodyTooLarge                 413  body_too_large
+    │   └── UnsupportedEncoding          415  unsupported_encoding
+    ├── UpstreamError                    the model's server did not give a usable answer
+    │   ├── UpstreamUnreachable          502  upstream_unreachable
+    │   ├── UpstreamTimeout              504  upstream_timeout
+    │   ├── UpstreamBadResponse          502  upstream_bad_response
+    │   │   └── UpstreamBroken           502  upstream_bad_response
+    │   └── UpstreamAuth                 502  upstream_auth
+    └── ServiceError                     this proxy cannot serve now
+        ├── StorageUnavailable           503  storage_unavailable
+        ├── Overloaded                   503  overloaded
+        └── ShuttingDown                 503  shutting_down
+
+OpenAI's SDKs repeat 408, 409, 429 and 5xx on their own unless the answer says `x-should-retry: false`.
+"""
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import ClassVar
+
+import msgspec
+
+__all__ = [
+    "BadRequest",
+    "BodyTooLarge",
+    "ClientError",
+    "ContextLengthExceeded",
+    "EndpointNotAllowed",
+    "InvalidApiKey",
+    "InvalidSessionId",
+    "ModelNotAllowed",
+    "ModelNotFound",
+    "NotWindowed",
+    "Overloaded",
+    "OverrideNotAllowed",
+    "ServiceError",
+    "SessionConflict",
+    "SessionNotFound",
+    "SessionRequired",
+    "ShuttingDown",
+    "StorageUnavailable",
+    "ToolCallLimitExceeded",
+    "TransomError",
+    "UnsupportedEncoding",
+    "UpstreamAuth",
+    "UpstreamBadResponse",
+    "UpstreamBroken",
+    "UpstreamError",
+    "UpstreamTimeout",
+    "UpstreamUnreachable",
+    "error_body",
+    "redact",
+    "sse_error",
+]
+
+
+class TransomError(Exception):
+    """Stand at the root: an error that is its own answer to the client.
+
+    Args:
+        message: one sentence a person can act on, without message text, keys or upstream addresses;
+            the class's own sentence when left out.
+        param: the place in the request, e.g. `messages[3].role`.
+        headers: further response headers, lower-case; they override the class's own.
+    """
+
+    status: ClassVar[int] = 500
+    code: ClassVar[str] = "internal_error"
+    type: ClassVar[str] = "server_error"
+    sentence: ClassVar[str] = "The proxy met an unexpected error."
+    answer_headers: ClassVar[Mapping[str, str]] = {}
+
+    def __init__(
+        self, message: str | None = None, *, param: str | None = None, headers: Mapping[str, str] | None = None
+    ) -> None:
+        self.message = message or self.sentence
+        self.param = param
+        self.headers: dict[str, str] = {**self.answer_headers, **(headers or {})}
+        super().__init__(self.message)
+
+
+NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
+
+
+class ClientError(TransomError):
+    """Raise when the request cannot be served as it was sent."""
+
+    status = 400
+    code = "invalid_request_error"
+    type = "invalid_request_error"
+    sentence = "The request is not valid."
+
+
+class BadRequest(ClientError):
+    """Raise when the body is not what the endpoint takes; `param` names the place."""
+
+
+class InvalidSessionId(BadRequest):
+    """Raise when a session header is not visible ASCII of at most 256 characters."""
+
+    code = "invalid_session_id"
+    sentence = "The session id must be visible ASCII of at most 256 characters."
+
+
+class SessionRequired(BadRequest):
+    """Raise when no session key came and `session.missing` is `reject`, or a delta came without a session header."""
+
+    code = "session_required"
+    sentence = "This endpoint needs a session id, e.g. in the X-Session-Id header."
+
+
+class ContextLengthExceeded(BadRequest):
+    """Raise when nothing that may be removed would make the request fit, under `on_unfit: error`."""
+
+    code = "context_length_exceeded"
+    sentence = "The request does not fit the model's context window and nothing more may be removed from it."
+
+
+class ToolCallLimitExceeded(BadRequest):
+    """Raise when a turn has used up its tool calls, under `on_tool_limit: error`."""
+
+    code = "tool_call_limit_exceeded"
+    sentence = "This turn has reached its limit of tool calls."
+
+
+class InvalidApiKey(ClientError):
+    """Raise when no key came, or one that belongs to nobody."""
+
+    status = 401
+    code = "invalid_api_key"
+    sentence = "No valid API key was given; send one as `Authorization: Bearer …`."
+
+
+class ModelNotAllowed(ClientError):
+    """Raise when the model exists and this tenant may not use it."""
+
+    status = 403
+    code = "model_not_allowed"
+    sentence = "This key may not use the requested model."
+
+
+class EndpointNotAllowed(ClientError):
+    """Raise when the path is not one this tenant may have relayed."""
+
+    status = 403
+    code = "endpoint_not_allowed"
+    sentence = "This key may not use the requested endpoint."
+
+
+class OverrideNotAllowed(ClientError):
+    """Raise when a header would override the policy and the tenant's `may_override` does not list it."""
+
+    status = 403
+    code = "override_not_allowed"
+    sentence = "This key may not override the window policy."
+
+
+class ModelNotFound(ClientError):
+    """Raise when no model of that name is configured."""
+
+    status = 404
+    code = "model_not_found"
+    sentence = "The requested model is not configured."
+
+
+class SessionNotFound(ClientError):
+    """Raise when the parent of a delta is not stored: never written, erased or expired."""
+
+    status = 404
+    code = "session_not_found"
+    sentence = "The conversation that this message continues is not stored; send the full history."
+
+
+class NotWindowed(ClientError):
+    """Raise for endpoints of conversations whose windowing does not exist yet."""
+
+    status = 404
+    code = "not_windowed"
+    sentence = "This endpoint is not windowed; switch the client to /v1/chat/completions."
+
+
+class SessionConflict(ClientError):
+    """Raise when a delta does not continue any thread of its session; the same delta would conflict again."""
+
+    status = 409
+    code = "session_conflict"
+    sentence = "X-Transom-Parent is not the head of a thread of this session."
+    answer_headers = NO_RETRY
+
+
+class BodyTooLarge(ClientError):
+    """Raise when the body exceeds `limits.body_bytes`."""
+
+    status = 413
+    code = "body_too_large"
+    sentence = "The request body is larger than this server accepts."
+
+
+class UnsupportedEncoding(ClientError):
+    """Raise when the body is compressed."""
+
+    status = 415
+    code = "unsupported_encoding"
+    sentence = "Compressed request bodies are not accepted; send the body without Content-Encoding."
+
+
+class UpstreamError(TransomError):
+    """Raise when the model's server did not give a usable answer."""
+
+    status = 502
+    code = "upstream_bad_response"
+    type = "upstream_error"
+    sentence = "The model's server did not give a usable answer."
+
+
+class UpstreamUnreachable(UpstreamError):
+    """Raise when no connection came about (refused, DNS, TLS, no route): nothing was sent, a retry costs nothing."""
+
+    code = "upstream_unreachable"
+    sentence = "The model's server could not be reached."
+
+
+class UpstreamTimeout(UpstreamError):
+    """Raise when the upstream missed a deadline; the work may still be going on and be paid, so no retry."""
+
+    status = 504
+    code = "upstream_timeout"
+    sentence = "The model's server did not answer in time."
+    answer_headers = NO_RETRY
+
+
+class UpstreamBadResponse(UpstreamError):
+    """Raise when an answer came and is not one: redirect, HTML, malformed or empty; it may be paid, so no retry."""
+
+    sentence = "The model's server gave an answer that is not valid."
+    answer_headers = NO_RETRY
+
+
+class UpstreamBroken(UpstreamBadResponse):
+    """Raise when the connection died, or the answer burst its bound, after the request was sent.
+
+    `kind` is a word for logs and labels: `reset`, `too_large`, `encoding`.
+    """
+
+    sentence = "The connection to the model's server broke before the answer was complete."
+
+    def __init__(self, kind: str, message: str | None = None) -> None:
+        self.kind = kind
+        super().__init__(message)
+
+
+class UpstreamAuth(UpstreamError):
+    """Raise when the upstream refuses the configured key: the operator's matter, and a retry repeats it."""
+
+    code = "upstream_auth"
+    sentence = "The model's server refused the configured API key; check the model's api_key."
+    answer_headers = NO_RETRY
+
+
+class ServiceError(TransomError):
+    """Raise when this proxy cannot serve now and could later."""
+
+    status = 503
+    code = "service_unavailable"
+    sentence = "The proxy cannot serve this request now."
+    answer_headers: ClassVar[Mapping[str, str]] = {"retry-after": "1"}
+
+
+class StorageUnavailable(ServiceError):
+    """Raise when the store fails and the request must not be served without it."""
+
+    code = "storage_unavailable"
+    sentence = "The conversation store is not available."
+
+
+class Overloaded(ServiceError):
+    """Raise when `limits.in_flight`, in number or in bytes, is reached."""
+
+    code = "overloaded"
+    sentence = "Too many requests are in flight."
+
+
+class ShuttingDown(ServiceError):
+    """Raise when the process drains; another one takes over within seconds."""
+
+    code = "shutting_down"
+    sentence = "The proxy is shutting down."
+    answer_headers: ClassVar[Mapping[str, str]] = {"retry-after": "5"}
+
+
+def error_body(error: TransomError) -> bytes:
+    """Return the JSON body of an error in OpenAI's shape."""
+    fields = {"message": error.message, "type": error.type, "param": error.param, "code": error.code}
+    return msgspec.json.encode({"error": fields})
+
+
+def sse_error(error: TransomError) -> bytes:
+    """Return the error as one server-sent event, for a stream whose status has gone out already."""
+    return b"data: " + error_body(error) + b"\n\n"
+
+
+REDACTED = "[redacted]"
+# Shorter ones are placeholders ("none", "dummy") that occur in ordinary words.
+SECRET_LENGTH = 8
+# A key as providers quote it: the first characters, a run of mask characters, perhaps the last ones. Tried at the
+# beginnings of words and in bounded length only, so that a megabyte of letters costs what its length costs.
+MASKED = re.compile(r"(?<![A-Za-z0-9_\-])[A-Za-z0-9_\-]{2,64}(?:\*{3,}|\.{3,}|…+|•{3,}|[xX]{6,})[A-Za-z0-9_\-]*")
+KEY_SHAPED = re.compile(
+    r"\b(?:sk|pk|rk|gsk|xai|r8|hf|nvapi|pplx|tgp|fw|csk|ak)[-_][A-Za-z0-9_\-]{16,}|\bAIza[\w\-]{20,}"
+)
+
+
+def redact(text: str, secrets: Iterable[str | None]) -> str:
+    """Return the text without the secrets: whole, quoted in part with a mask, or of the shape of a provider's key.
+
+    Args:
+        text: what an upstream wrote.
+        secrets: keys that went up with the request; None and placeholders shorter than 8 characters are ignored.
+    """
+    known = [secret for secret in secrets if secret is not None and len(secret) >= SECRET_LENGTH]
+    for secret in known:
+        text = text.replace(secret, REDACTED)
+    text = KEY_SHAPED.sub(REDACTED, text)
+    return MASKED.sub(lambda found: REDACTED if _quotes(found[0], known) else found[0], text)
+
+
+def _quotes(masked: str, secrets: Iterable[str]) -> bool:
+    """Tell whether a masked word shows the beginning of a secret, of these or of any provider's shape."""
+    start = re.split(r"[*.…•]|[xX]{6}", masked, maxsplit=1)[0]
+    return start.startswith(("sk-", "pk-", "gsk_", "xai-", "AIza")) or any(
+        secret.startswith(start[:4]) for secret in secrets
+    )

@@ -1,0 +1,37 @@
+"""What of an upstream's refusal may be shown: the rules for 401, 403, 404 and keys quoted in error texts.
+
+1. 401 with the configured key is the operator's matter: 502 `upstream_auth`, nothing of the upstream's text.
+2. 401 with the client's own key passes through.
+3. Any other error passes through, the configured key redacted; without one in it, byte for byte.
+"""
+
+from collections.abc import Iterable
+
+from transom.proxy.config.settings import Model
+from transom.proxy.errors import UpstreamAuth, redact
+
+__all__ = ["error_reply", "redact_bytes"]
+
+
+def error_reply(status: int, body: bytes, *, model: Model, bearer: str | None) -> bytes:
+    """Return the body of an upstream's 4xx or 5xx as the client may see it.
+
+    Args:
+        status: the upstream's.
+        body: the upstream's.
+        model: where the request went, with the secrets that went along.
+        bearer: the client's own key if that went up; None if the model's did.
+
+    Raises:
+        UpstreamAuth: the upstream refused the configured key, or asks for one where none is configured.
+    """
+    if bearer is not None:
+        return body
+    if status == 401:
+        raise UpstreamAuth
+    return redact_bytes(body, model.secrets)
+
+
+def redact_bytes(body: bytes, secrets: Iterable[str | None]) -> bytes:
+    """Return the bytes without secrets, as `errors.redact` does for text; the rest stays byte for byte."""
+    return redact(body.decode("utf-8", "surrogateescape"), secrets).encode("utf-8", "surrogateescape")

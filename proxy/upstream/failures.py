@@ -1,0 +1,65 @@
+"""What the HTTP client's exceptions mean, as this proxy's errors; it keeps none of their texts.
+
+They would tell addresses, and their request headers the key.
+"""
+
+import errno
+from collections.abc import Callable
+
+import aiohttp
+from aiohttp.http_exceptions import ContentEncodingError, HttpProcessingError
+
+from transom.proxy.errors import (
+    Overloaded,
+    TransomError,
+    UpstreamBadResponse,
+    UpstreamBroken,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
+
+__all__ = ["failure"]
+
+NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
+
+# The first row that fits decides, so the narrower stands before the wider.
+MEANINGS: tuple[tuple[type[Exception], Callable[[], TransomError]], ...] = (
+    (TimeoutError, UpstreamTimeout),
+    (
+        aiohttp.ClientConnectorDNSError,
+        lambda: UpstreamUnreachable("The name of the model's server could not be resolved."),
+    ),
+    (
+        aiohttp.ClientSSLError,
+        lambda: UpstreamUnreachable(
+            "No secure connection to the model's server came about; check TLS and certificates."
+        ),
+    ),
+    (aiohttp.ClientConnectorError, UpstreamUnreachable),
+    (aiohttp.InvalidURL, lambda: UpstreamUnreachable("The model's api_base is not a valid address.")),
+    (
+        aiohttp.ClientResponseError,
+        lambda: UpstreamBadResponse(
+            "The answer of the model's server is not valid HTTP, or its headers are too large."
+        ),
+    ),
+    (
+        ContentEncodingError,
+        lambda: UpstreamBroken("encoding", "The answer of the model's server is not in the encoding that it names."),
+    ),
+    (aiohttp.ClientError, lambda: UpstreamBroken("reset")),
+    (HttpProcessingError, lambda: UpstreamBroken("reset")),
+    (OSError, lambda: UpstreamBroken("reset")),
+)
+
+
+def failure(error: Exception) -> TransomError:
+    """Return the error that an exception of the HTTP client amounts to."""
+    if isinstance(error, OSError) and error.errno in NO_DESCRIPTORS:
+        return Overloaded("The proxy has no free connections.")
+    if isinstance(error, aiohttp.ClientPayloadError) and isinstance(error.__cause__, ContentEncodingError):
+        error = error.__cause__
+    for kind, meaning in MEANINGS:
+        if isinstance(error, kind):
+            return meaning()
+    return UpstreamUnreachable("A header for the model's server holds characters that cannot be sent.")

@@ -1,0 +1,116 @@
+import inspect
+
+import msgspec
+import pytest
+
+from transom.proxy import errors
+from transom.proxy.errors import TransomError, UpstreamBroken, error_body, redact, sse_error
+
+# 02-http, "Errors", and 06-faults: what a client may rely on.
+CONTRACT = [
+    (errors.BadRequest, 400, "invalid_request_error"),
+    (errors.InvalidSessionId, 400, "invalid_session_id"),
+    (errors.SessionRequired, 400, "session_required"),
+    (errors.ContextLengthExceeded, 400, "context_length_exceeded"),
+    (errors.ToolCallLimitExceeded, 400, "tool_call_limit_exceeded"),
+    (errors.InvalidApiKey, 401, "invalid_api_key"),
+    (errors.ModelNotAllowed, 403, "model_not_allowed"),
+    (errors.EndpointNotAllowed, 403, "endpoint_not_allowed"),
+    (errors.OverrideNotAllowed, 403, "override_not_allowed"),
+    (errors.ModelNotFound, 404, "model_not_found"),
+    (errors.SessionNotFound, 404, "session_not_found"),
+    (errors.NotWindowed, 404, "not_windowed"),
+    (errors.SessionConflict, 409, "session_conflict"),
+    (errors.BodyTooLarge, 413, "body_too_large"),
+    (errors.UnsupportedEncoding, 415, "unsupported_encoding"),
+    (errors.UpstreamUnreachable, 502, "upstream_unreachable"),
+    (errors.UpstreamTimeout, 504, "upstream_timeout"),
+    (errors.UpstreamBadResponse, 502, "upstream_bad_response"),
+    (errors.UpstreamAuth, 502, "upstream_auth"),
+    (errors.StorageUnavailable, 503, "storage_unavailable"),
+    (errors.Overloaded, 503, "overloaded"),
+    (errors.ShuttingDown, 503, "shutting_down"),
+]
+KEY = "tenant-upstream-key-0123456789"
+
+
+def every_class() -> list[type[TransomError]]:
+    found = [one for _, one in inspect.getmembers(errors, inspect.isclass) if issubclass(one, TransomError)]
+    return sorted(found, key=lambda one: one.__name__)
+
+
+@pytest.mark.parametrize(("kind", "status", "code"), CONTRACT)
+def test_status_and_code(kind: type[TransomError], status: int, code: str) -> None:
+    assert (kind.status, kind.code) == (status, code)
+
+
+@pytest.mark.parametrize("kind", every_class())
+def test_the_tree_in_the_docstring_shows_every_class(kind: type[TransomError]) -> None:
+    lines = [line for line in (errors.__doc__ or "").splitlines() if line.strip(" │├└─").startswith(kind.__name__)]
+
+    assert any(line.strip(" │├└─").split()[0] == kind.__name__ for line in lines)
+    assert kind.__doc__
+    assert kind.__name__ in errors.__all__
+
+
+@pytest.mark.parametrize(
+    "kind", [errors.SessionConflict, errors.UpstreamTimeout, errors.UpstreamBadResponse, errors.UpstreamAuth]
+)
+def test_what_a_retry_would_repeat_or_pay_twice_says_so(kind: type[TransomError]) -> None:
+    assert kind().headers == {"x-should-retry": "false"}
+
+
+@pytest.mark.parametrize("kind", [errors.StorageUnavailable, errors.Overloaded, errors.ShuttingDown])
+def test_our_own_503_says_when_to_come_back(kind: type[TransomError]) -> None:
+    assert int(kind().headers["retry-after"]) > 0
+    assert "x-should-retry" not in kind().headers
+
+
+def test_headers_of_one_error_do_not_reach_the_next() -> None:
+    errors.Overloaded(headers={"retry-after": "9"})
+
+    assert errors.Overloaded().headers == {"retry-after": "1"}
+
+
+def test_the_body_has_openais_shape() -> None:
+    body = error_body(errors.BadRequest("The role is missing.", param="messages[3].role"))
+
+    assert msgspec.json.decode(body) == {
+        "error": {
+            "message": "The role is missing.",
+            "type": "invalid_request_error",
+            "param": "messages[3].role",
+            "code": "invalid_request_error",
+        }
+    }
+
+
+def test_a_stream_gets_the_same_object_as_one_event() -> None:
+    error = UpstreamBroken("reset")
+    event = sse_error(error)
+
+    assert event == b"data: " + error_body(error) + b"\n\n"
+    assert event.count(b"\n") == 2
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        f"Incorrect API key provided: {KEY}.",
+        "Incorrect API key provided: tenant-u****************6789. You can find …",
+        "Incorrect API key provided: sk-proj-********AbCd.",
+        "invalid x-api-key: tena...6789",
+        "key sk-ant-api03-abcdefghijklmnopqrst is disabled",
+        "API key AIzaSyA1234567890abcdefghijklm not valid",
+    ],
+)
+def test_keys_are_struck_out_whole_and_masked(text: str) -> None:
+    shown = redact(text, [KEY, None])
+
+    assert "[redacted]" in shown
+    assert not any(part in shown for part in (KEY, "6789", "AbCd", "api03", "AIza"))
+
+
+@pytest.mark.parametrize("text", ["Wait... what is none of this?", "5 ** 3 *** bold", "task-1234567890123456789", ""])
+def test_ordinary_text_stays(text: str) -> None:
+    assert redact(text, ["none", KEY]) == text

@@ -1,0 +1,50 @@
+import pytest
+
+from transom.proxy.config.settings import Model
+from transom.proxy.errors import UpstreamAuth
+from transom.proxy.upstream.auth import error_reply, redact_bytes
+
+KEY = "upstream-key-0123456789abcdef"
+TEAM = "team-secret-0123456789"
+MODEL = Model(name="m", provider="direct", upstream_model="m", api_key=KEY, extra_headers={"x-team": TEAM})
+QUOTING = b'{"error":{"message":"Incorrect API key provided: %b."}}'
+
+
+def test_u23_our_key_refused_is_the_operators_matter_and_shows_nothing() -> None:
+    with pytest.raises(UpstreamAuth) as caught:
+        error_reply(401, QUOTING % KEY.encode(), model=MODEL, bearer=None)
+
+    assert KEY not in caught.value.message
+    assert caught.value.status == 502
+
+
+def test_a_keyless_upstream_that_wants_a_key_is_too() -> None:
+    keyless = Model(name="m", provider="direct", upstream_model="m")
+
+    with pytest.raises(UpstreamAuth):
+        error_reply(401, b"{}", model=keyless, bearer=None)
+
+
+@pytest.mark.parametrize("status", [401, 403, 429])
+def test_the_clients_own_key_is_between_it_and_the_upstream(status: int) -> None:
+    body = QUOTING % b"sk-cli****nt01"
+
+    assert error_reply(status, body, model=MODEL, bearer="sk-client-key-0001") == body
+
+
+@pytest.mark.parametrize("status", [400, 403, 404, 500])
+@pytest.mark.parametrize("secret", [KEY, TEAM, "upstre*****cdef"])
+def test_u24_other_errors_pass_without_the_key(status: int, secret: str) -> None:
+    shown = error_reply(status, QUOTING % secret.encode(), model=MODEL, bearer=None)
+
+    assert shown == QUOTING % b"[redacted]"
+
+
+def test_an_error_without_a_key_passes_byte_for_byte() -> None:
+    body = b'{"error": {"message":"caf\xe9 \xff\xfe \xe2\x82\xac"}}\r\n'
+
+    assert error_reply(403, body, model=MODEL, bearer=None) == body
+
+
+def test_bytes_around_a_key_stay() -> None:
+    assert redact_bytes(b"\xff" + KEY.encode() + b"\xfe", [KEY]) == b"\xff[redacted]\xfe"
