@@ -1,0 +1,228 @@
+"""The composition root: makes every part once, says in one list what a request passes, starts and stops the rest."""
+
+import asyncio
+import importlib
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager, suppress
+
+import structlog
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from transom.middleware.access_log import AccessLog
+from transom.middleware.limits import InFlight, Limits, Reason
+from transom.middleware.request_id import RequestId
+from transom.policies.items import Message
+from transom.policies.registry import trimmers
+from transom.policies.trimmer import Trimmer
+from transom.proxy.admin.api import Admin
+from transom.proxy.answers import Answer
+from transom.proxy.attempts import Attempts
+from transom.proxy.chat import ChatEndpoint
+from transom.proxy.config.settings import Settings
+from transom.proxy.config.watch import LiveSettings, watch
+from transom.proxy.delivery import Courier
+from transom.proxy.drain import Drain
+from transom.proxy.endpoints.answer import on_error
+from transom.proxy.endpoints.health import Health
+from transom.proxy.endpoints.models import Models
+from transom.proxy.errors import EndpointNotAllowed, NotWindowed, Overloaded, ShuttingDown, TransomError
+from transom.proxy.factors import Factors
+from transom.proxy.metrics import Metrics
+from transom.proxy.overflow import LearnedWindows
+from transom.proxy.passes import Pass
+from transom.proxy.preparation import Preparation
+from transom.proxy.recorder import Recorder
+from transom.proxy.sessions import Links, Sessions
+from transom.proxy.summaries import Summariser, Tools
+from transom.proxy.summary_calls import SummaryCalls, UpstreamOf
+from transom.proxy.threads import HistoryCache
+from transom.proxy.tokens import Tokenizer
+from transom.proxy.upkeep import Upkeep
+from transom.proxy.upstream.base import Deadlines, Upstream
+from transom.proxy.upstream.demo import DemoUpstream
+from transom.proxy.upstream.direct import DirectUpstream
+from transom.proxy.views import content_text, spoken
+from transom.proxy.windowing import Windowing
+from transom.proxy.wire.messages import read_messages_off_loop
+from transom.storage.sql_store import SqlStore
+from transom.storage.store import CannotOpen, StorageError
+
+CHAT = "/v1/chat/completions"
+QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+
+log = structlog.get_logger("transom.app")
+
+
+def build(live: LiveSettings, drain: Drain) -> "Transom":
+    """Build the application; ends the process with one line in the log where the database cannot be used."""
+    try:
+        return Transom(live, drain)
+    except CannotOpen as refusal:
+        log.error("cannot start", reason=str(refusal))
+        raise SystemExit(1) from None
+
+
+class Transom:
+    """All parts of one process. `app` is what clients talk to, `admin_app` what stands on `admin_port`."""
+
+    def __init__(self, live: LiveSettings, drain: Drain) -> None:
+        config = live.current.config
+        self._live, self._drain = live, drain
+        self.metrics = Metrics()
+        live.counted = self.metrics.reload
+        self.store = SqlStore.open(
+            config.storage.url, synchronous=config.storage.synchronous, timeout_s=config.storage.timeout_s
+        )
+        self._cache = HistoryCache(int(config.limits.history_cache_mb * 1_048_576))
+        self._links = Links()
+        self._tokenizer = Tokenizer()
+        limits = config.limits
+        deadlines = Deadlines(limits.connect_s, limits.first_byte_s, limits.idle_stream_s, limits.total_s)
+        self._upstreams: dict[str, Upstream] = {
+            "direct": DirectUpstream(deadlines),
+            "demo": DemoUpstream(self._tokenizer.count),
+        }
+        self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes)
+        chat = self._chat(shared=not config.storage.is_sqlite)
+        rest = self._rest(with_admin=config.server.admin_port is None)
+        self.app = self._layers(Front(chat, rest))
+        self.admin_app = self._layers(self._admin_site()) if config.server.admin_port is not None else None
+
+    # ------------------------------------------------------------------ the parts
+    def _settings(self) -> Settings:
+        return self._live.current
+
+    async def _parse(self, slices: Sequence[bytes], start: int) -> list[Message]:
+        return await read_messages_off_loop(slices, self._tokenizer, start)
+
+    def _chat(self, *, shared: bool) -> ChatEndpoint:
+        upstream_of = UpstreamOf(self._upstreams)
+        recorder = Recorder(self.store, self._links, self._parse, self.metrics)
+        calls = SummaryCalls(upstream_of, self.metrics)
+        count = self._tokenizer.count
+        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary)
+        self._summariser = Summariser(tools, self.metrics)
+        known: dict[tuple[str, ...], tuple[tuple[str, Trimmer], ...]] = {}
+
+        def trimmers_of(names: tuple[str, ...]) -> tuple[tuple[str, Trimmer], ...]:
+            if names not in known:
+                known[names] = trimmers(names, load_trimmer)
+            return known[names]
+
+        factors, windows = Factors(self.store, shared=shared), LearnedWindows(time.monotonic)
+        windowing = Windowing(trimmers_of, count, content_text, self._summariser.write, self._find_step)
+        preparation = Preparation(
+            settings=self._settings,
+            sessions=Sessions(self.store, self._cache, self._links, self._parse, shared=shared),
+            windowing=windowing,
+            factors=factors,
+            windows=windows,
+            counter=self._tokenizer,
+            metrics=self.metrics,
+        )
+        courier = Courier(
+            attempts=Attempts(upstream_of, self.metrics),
+            recorder=recorder,
+            windowing=windowing,
+            factors=factors,
+            windows=windows,
+            metrics=self.metrics,
+        )
+        return ChatEndpoint(preparation, courier, self._drain.expired)
+
+    async def _find_step(self, request: Pass) -> bytes | None:
+        try:
+            row = await self.store.step(request.state.id, *request.key)
+        except StorageError:
+            return None
+        return row.recipe if row is not None else None
+
+    def _forget(self, session: bytes) -> None:
+        self._cache.forget(session)
+        self._links.forget(session)
+
+    # ------------------------------------------------------------------ the sites
+    def _layers(self, site: ASGIApp) -> ASGIApp:
+        """Wrap a site in what every request passes, the outermost last."""
+        layered: ASGIApp = Limits(site, self._in_flight, self._refuse)
+        layered = AccessLog(layered, QUIET)
+        return RequestId(layered)
+
+    async def _refuse(self, _scope: Scope, _receive: Receive, send: Send, reason: Reason) -> None:
+        error: TransomError = ShuttingDown() if reason == "draining" else Overloaded()
+        await Answer(send).error(error)
+
+    def _operations(self) -> list[Route]:
+        health = Health(self.store, self._settings, self.metrics, self._drain)
+        return [
+            Route("/healthz", health.alive),
+            Route("/readyz", health.ready),
+            Route("/metrics", health.metrics),
+            *Admin(self.store, self._settings, self._forget).routes(),
+        ]
+
+    def _rest(self, *, with_admin: bool) -> Starlette:
+        models = Models(self._settings)
+        routes = [
+            Route("/v1/models", models.list),
+            Route("/v1/models/{name:path}", models.one),
+            *(Route(path, not_windowed, methods=["POST"]) for path in ("/v1/responses", "/v1/messages")),
+            Route("/v1/{path:path}", not_allowed, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+        ]
+        routes += self._operations() if with_admin else self._operations()[:2]
+        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={TransomError: on_error})
+
+    def _admin_site(self) -> Starlette:
+        return Starlette(routes=self._operations(), exception_handlers={TransomError: on_error})
+
+    @asynccontextmanager
+    async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
+        stop = asyncio.Event()
+        upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
+        tasks = [asyncio.create_task(watch(self._live, stop)), asyncio.create_task(upkeep.run(stop))]
+        try:
+            yield
+        finally:
+            stop.set()
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            await self._summariser.close()
+            for upstream in self._upstreams.values():
+                with suppress(Exception):
+                    await upstream.aclose()
+            await self.store.close()
+
+
+class Front:
+    """Chat completions go straight to their endpoint; everything else takes the way through Starlette's routes."""
+
+    def __init__(self, chat: ASGIApp, rest: ASGIApp) -> None:
+        self._chat, self._rest = chat, rest
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "http" and scope["path"] == CHAT and scope["method"] == "POST":
+            await self._chat(scope, receive, send)
+        else:
+            await self._rest(scope, receive, send)
+
+
+def load_trimmer(name: str) -> object:
+    """Import `package.module:Class` and make one."""
+    module, _, attribute = name.partition(":")
+    return getattr(importlib.import_module(module), attribute)()
+
+
+async def not_windowed(_request: Request) -> Response:
+    """Refuse an endpoint whose conversations would pass without a window."""
+    raise NotWindowed
+
+
+async def not_allowed(_request: Request) -> Response:
+    """Refuse an endpoint that is not relayed."""
+    raise EndpointNotAllowed

@@ -1,0 +1,124 @@
+"""Send an exchange upstream, once more in another form where the first was refused; nothing here talks to the client.
+
+The other forms: without tools at the tool-call cap, for servers that do not know `tool_choice: "none"`; with the
+summary merged into the system message, for models whose template allows one system message only.
+"""
+
+import re
+import time
+from dataclasses import dataclass, replace
+
+from transom.proxy.exchange import Exchange
+from transom.proxy.metrics import Metrics
+from transom.proxy.summary_calls import UpstreamOf
+from transom.proxy.upstream.auth import error_reply
+from transom.proxy.upstream.base import UpstreamReply, UpstreamRequest
+from transom.proxy.upstream.headers import request_headers
+from transom.proxy.views import payloads, summary_role
+from transom.proxy.wire.chat import compose
+
+ERROR_BYTES = 4 * 1024 * 1024
+NO_TOOLS = b'"none"'
+ROLE_REFUSAL = re.compile(
+    rb"system (?:message|role|prompt)[^\"]{0,60}(?:must|should|only|not supported|at the begin|first)"
+    rb"|roles? must alternate|only (?:user|one system)|unexpected role|multiple system|single.system"
+    rb"|conversation roles",
+    re.IGNORECASE,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """One way to send an exchange."""
+
+    drop_tools: bool = False
+    merged: bool = False
+    first: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """An upstream's 4xx or 5xx, as the client may see it."""
+
+    status: int
+    body: bytes
+    headers: dict[str, str]
+
+
+class Attempts:
+    """Sends exchanges; remembers which models want the summary merged. One for the whole process."""
+
+    def __init__(self, upstream_of: UpstreamOf, metrics: Metrics) -> None:
+        self._upstream_of, self._metrics = upstream_of, metrics
+        self._merged: set[str] = set()
+
+    def form(self, exchange: Exchange) -> Form:
+        """Return the form to begin with."""
+        return Form(merged=exchange.route.model.name in self._merged)
+
+    async def send(self, exchange: Exchange, form: Form) -> UpstreamReply | Refused:
+        """Send in this form, then in the forms a refusal calls for; return the answer, or the last refusal."""
+        while True:
+            reply = await self._send_once(exchange, form)
+            if reply.status < 400:
+                return reply
+            try:
+                body = await reply.read(ERROR_BYTES)
+            finally:
+                await reply.close()
+            other = self._other_form(exchange, form, reply.status, body)
+            if other is None:
+                shown = error_reply(
+                    reply.status, body, model=exchange.route.model, bearer=exchange.conversation.caller.bearer
+                )
+                return Refused(reply.status, shown, dict(reply.headers))
+            form = other
+
+    def _other_form(self, exchange: Exchange, form: Form, status: int, body: bytes) -> Form | None:
+        if status not in (400, 404, 422, 500):
+            return None
+        view = exchange.decision.view if exchange.decision else None
+        if view is not None and view.summary is not None and not form.merged and ROLE_REFUSAL.search(body):
+            policy, history = exchange.route.policy, exchange.conversation.history
+            if summary_role(history, policy, merged=False) != "merged" and policy.summary_role == "auto":
+                self._merged.add(exchange.route.model.name)
+                return replace(form, merged=True, first=False)
+        if exchange.capped and status != 500 and not form.drop_tools and exchange.call.has_tools:
+            return replace(form, drop_tools=True, first=False)
+        return None
+
+    async def _send_once(self, exchange: Exchange, form: Form) -> UpstreamReply:
+        model, call, caller = exchange.route.model, exchange.call, exchange.conversation.caller
+        request = UpstreamRequest(
+            model=model,
+            body=self._body(exchange, form),
+            headers=request_headers(
+                exchange.headers, model, client_key=caller.bearer is not None, first_attempt=form.first
+            ),
+            bearer=caller.bearer,
+            stream=call.stream,
+        )
+        started = time.perf_counter()
+        try:
+            return await self._upstream_of(model).send(request)
+        finally:
+            exchange.upstream_s += time.perf_counter() - started
+
+    @staticmethod
+    def _body(exchange: Exchange, form: Form) -> bytes:
+        call, model, decision = exchange.call, exchange.route.model, exchange.decision
+        history = exchange.conversation.history
+        if decision is None or decision.view.is_whole:
+            sent = [m.payload for m in history.preamble] + [m.payload for m in history.messages[: len(history)]]
+        else:
+            sent = payloads(history, decision.view, exchange.route.policy, merged=form.merged)
+        if exchange.note is not None:
+            sent.append(exchange.note)
+        return compose(
+            call,
+            sent,
+            model=model.upstream_model or call.model,
+            stream_usage=model.usage_in_stream,
+            tool_choice=NO_TOOLS if exchange.capped and call.has_tools and not form.drop_tools else None,
+            drop_tools=form.drop_tools,
+        )

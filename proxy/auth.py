@@ -1,0 +1,84 @@
+"""Tell on whose behalf a request comes, from its headers and its peer; it reads no body and keeps nothing."""
+
+from collections.abc import Mapping
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from starlette.types import Scope
+
+from transom.proxy.config.settings import Settings, Tenant
+from transom.proxy.errors import InvalidApiKey
+
+FORWARDING = frozenset(
+    {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}
+)
+
+
+def bearer_of(headers: Mapping[bytes, bytes]) -> str | None:
+    """Return the bearer token, if there is one."""
+    scheme, _, token = headers.get(b"authorization", b"").partition(b" ")
+    return token.strip().decode("latin-1") or None if scheme.lower() == b"bearer" else None
+
+
+def identify(scope: Scope, settings: Settings) -> tuple[Tenant, str | None]:
+    """Return the tenant and, under `upstream_key: client`, the client's own bearer.
+
+    A tenant's key comes as the bearer or, where the bearer is the client's own upstream key, in `X-Transom-Key`.
+    Raises InvalidApiKey.
+    """
+    headers = dict(scope["headers"])
+    bearer = bearer_of(headers)
+    own = headers.get(b"x-transom-key")
+    key = own.decode("latin-1") if own is not None else bearer
+    tenant = settings.tenant_for_key(key) if key is not None else None
+    if tenant is None:
+        tenant = _anonymous(scope, headers, settings, key, own_key=own is not None)
+    if tenant.upstream_key == "client":
+        return tenant, bearer if own is not None or tenant is settings.anonymous else None
+    return tenant, None
+
+
+def _anonymous(
+    scope: Scope, headers: Mapping[bytes, bytes], settings: Settings, key: str | None, *, own_key: bool
+) -> Tenant:
+    """Return the tenant of requests without a key.
+
+    Clients always send some key. Where no tenant has one, or the bearer is meant for the upstream, it is not ours to
+    judge; where tenants have keys, an unknown one belongs to nobody.
+    """
+    tenant = settings.anonymous
+    if tenant is None or own_key:
+        raise InvalidApiKey
+    if key is not None and settings.keys and tenant.upstream_key != "client":
+        raise InvalidApiKey
+    server = settings.config.server
+    if not server.allow_anonymous and not is_local(scope, headers, server.cors_origins):
+        raise InvalidApiKey
+    return tenant
+
+
+def is_local(scope: Scope, headers: Mapping[bytes, bytes], origins: tuple[str, ...] = ()) -> bool:
+    """Tell whether a request comes from this machine: a loopback peer and Host, not forwarded, of no foreign page."""
+    client = scope.get("client")
+    if client is None or not _is_loopback(client[0]) or not FORWARDING.isdisjoint(headers):
+        return False
+    if not _is_loopback(_host(headers.get(b"host", b""))):
+        return False
+    origin = headers.get(b"origin")
+    return origin is None or origin.decode("latin-1") in origins
+
+
+def _host(value: bytes) -> str:
+    try:
+        return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
+    except ValueError:
+        return ""
+
+
+def _is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ip_address(host).is_loopback
+    except ValueError:
+        return False

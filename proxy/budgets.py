@@ -1,0 +1,126 @@
+"""Work out what one request is held to: the policy's limits, the model's window, and what tools and answer need."""
+
+from dataclasses import dataclass
+from hashlib import blake2b
+
+from transom.policies.limits import Limits
+from transom.policies.options import Policy
+from transom.policies.view import Size
+from transom.proxy.config.settings import Route
+
+POLICY_VERSION = b"1"  # part of every step's key: change it when the same policy starts to send other bytes
+TIMING_ONLY = {  # keys that cannot change the bytes sent
+    "summary_wait", "summary_timeout", "compact_at", "min_span_tokens", "percent", "enforce", "preset", "on_tool_limit",
+}  # fmt: skip
+MOST_POLICIES = 1_000
+SUMMARY_TOKENS = (256, 2_048)
+SUMMARY_TOKENS_WITHOUT_LIMIT = 1_024
+
+
+@dataclass(frozen=True, slots=True)
+class Budget:
+    """The limits of one request.
+
+    `most` is the policy's own limit of messages and `window` the model's of everything, both in the provider's tokens,
+    as is `reserve`, which the answer needs; `overhead` is the o200k count of tools and schemas. `factor` turns an o200k
+    count into the provider's. `note` is set aside for a note at the end, `spare` for what recall brings back.
+    """
+
+    most: int | None
+    window: int | None
+    reserve: int
+    overhead: int
+    items: int | None
+    factor: float = 1.0
+    note: Size = Size(0, 0)
+    spare: Size = Size(0, 0)
+
+    def _tokens(self) -> list[int]:
+        """The token limits in o200k tokens of messages."""
+        found = []
+        if self.most is not None:
+            found.append(int(self.most / self.factor))
+        if self.window is not None:
+            found.append(int((self.window - self.reserve) / self.factor) - self.overhead)
+        return found
+
+    @property
+    def limits(self) -> Limits:
+        """The limits a view must hold to fit."""
+        return self._limits(self._tokens())
+
+    def reachable(self, floor: Size) -> Limits:
+        """The limits worth cutting for: those that what is never removed does not exceed by itself."""
+        needed = floor + self.note
+        return self._limits([t for t in self._tokens() if t >= needed.tokens]).reachable(floor)
+
+    def _limits(self, tokens: list[int]) -> Limits:
+        aside = self.note + self.spare
+        return Limits(
+            min(tokens) - aside.tokens if tokens else None,
+            None if self.items is None else self.items - aside.items,
+        )
+
+    @property
+    def shown(self) -> int | None:
+        """The token limit for the response header, in o200k tokens."""
+        return min(self._tokens(), default=None)
+
+    @property
+    def key(self) -> bytes:
+        """What of the budget can change the bytes sent; not the factor, which moves between a request and its retry."""
+        parts = (self.most, self.window, self.reserve, self.overhead, self.items, *self.note, *self.spare)
+        return "|".join(map(str, parts)).encode()
+
+
+def budget_for(
+    route: Route, *, window: int | None, overhead: int, output_limit: int | None, factor: float, note: Size
+) -> Budget:
+    """Return the budget of one request.
+
+    `output_limit` is what the request itself reserves for the answer, else the policy's `reserve_tokens` are.
+    """
+    policy = route.policy
+    return Budget(
+        most=policy.max_tokens if isinstance(policy.max_tokens, int) else None,
+        window=window,
+        reserve=policy.reserve_tokens if output_limit is None else output_limit,
+        overhead=overhead,
+        items=policy.max_context_items,
+        factor=factor,
+        note=note,
+        spare=Size(policy.recall_tokens, 1) if "recall" in policy.trimmers else Size(0, 0),
+    )
+
+
+def summary_allowance(policy: Policy, limits: Limits) -> int:
+    """Return how many tokens the text of a summary may have (01-window: an eighth of the limit, within bounds)."""
+    if policy.summary_max_tokens is not None:
+        return policy.summary_max_tokens
+    if limits.tokens is None:
+        return SUMMARY_TOKENS_WITHOUT_LIMIT
+    low, high = SUMMARY_TOKENS
+    return min(max(limits.tokens // 8, low), high)
+
+
+_written: dict[int, tuple[Policy, bytes]] = {}  # by identity; the policy is held, so that its id stays its own
+
+
+def _fingerprint(policy: Policy) -> bytes:
+    known = _written.get(id(policy))
+    if known is None:
+        if len(_written) >= MOST_POLICIES:
+            _written.clear()
+        known = _written[id(policy)] = (policy, policy.model_dump_json(exclude=TIMING_ONLY).encode())
+    return known[1]
+
+
+def policy_hash(route: Route, budget: Budget) -> bytes:
+    """Return 16 bytes that name everything of a request that can change the bytes sent, but the messages."""
+    name = route.model.name.encode("utf-8", "surrogatepass")
+    return blake2b(b"|".join((POLICY_VERSION, _fingerprint(route.policy), name, budget.key)), digest_size=16).digest()
+
+
+def cut_hash(route: Route) -> bytes:
+    """Return 16 bytes that name the policy and model a cut belongs to, whatever reserve and tools are now."""
+    return blake2b(b"cut" + _fingerprint(route.policy) + route.model.name.encode(), digest_size=16).digest()

@@ -1,0 +1,150 @@
+"""`POST /v1/chat/completions` as a plain ASGI application: the life of one request, from its bytes to its last byte.
+
+    read the body -> prepare (whose, which conversation, the cap, the window) -> record -> send -> relay -> record
+
+Every failure becomes an answer of OpenAI's shape; a client that leaves ends the work at once.
+"""
+
+import asyncio
+import time
+from dataclasses import dataclass
+
+import structlog
+from starlette.types import Receive, Scope, Send
+
+from transom.middleware.body import BodyTooLarge, ClientGone, content_length, read_body
+from transom.proxy import errors
+from transom.proxy.answers import Answer
+from transom.proxy.delivery import Courier, Delivery
+from transom.proxy.exchange import Exchange
+from transom.proxy.logs import describe
+from transom.proxy.preparation import Preparation
+
+log = structlog.get_logger("transom.chat")
+
+CLIENT_GONE = 499  # for metrics and the log; nobody receives it
+
+
+@dataclass(frozen=True, slots=True)
+class ChatEndpoint:
+    """The endpoint; one instance serves all requests. `expired` is set when requests under way must end at once."""
+
+    preparation: Preparation
+    courier: Courier
+    expired: asyncio.Event
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Serve one request."""
+        await ChatRequest(self, scope, receive, Answer(send)).serve()
+
+
+class ChatRequest:
+    """One request on its way."""
+
+    def __init__(self, endpoint: ChatEndpoint, scope: Scope, receive: Receive, answer: Answer) -> None:
+        self._endpoint, self._scope, self._receive, self._answer = endpoint, scope, receive, answer
+        self._started = time.perf_counter()
+        self._exchange: Exchange | None = None
+        self._delivery: Delivery | None = None
+        self._gone = False
+
+    async def serve(self) -> None:
+        """Serve the request to whatever end it comes."""
+        watch: asyncio.Task[None] | None = None
+        try:
+            body = await self._body()
+            watch = asyncio.create_task(self._watch(asyncio.current_task()))
+            await self._serve(body)
+        except ClientGone:
+            self._gone = True
+        except errors.TransomError as error:
+            await self._fail(error)
+        except asyncio.CancelledError:
+            await self._cancelled()
+        except Exception as fault:  # noqa: BLE001  a fault of this program is an answer of OpenAI's shape as well
+            log.error("unexpected error", error=describe(fault))
+            await self._fail(errors.TransomError())
+        finally:
+            if watch is not None:
+                watch.cancel()
+            if self._delivery is not None:
+                self._delivery.release()
+            self._measure()
+
+    async def _body(self) -> bytes:
+        headers = self._scope["headers"]
+        if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers):
+            raise errors.UnsupportedEncoding
+        limit = self._endpoint.preparation.settings().config.limits.body_bytes
+        try:
+            return await read_body(self._receive, limit, content_length(headers))
+        except BodyTooLarge:
+            raise errors.BodyTooLarge from None
+
+    async def _serve(self, body: bytes) -> None:
+        preparation = self._endpoint.preparation
+        exchange = self._exchange = await preparation.exchange(self._scope, body, self._started)
+        delivery = self._delivery = Delivery(self._endpoint.courier, exchange, self._answer)
+        await preparation.decide(exchange, self._answer)
+        await delivery.begin()
+        await delivery.send()
+
+    async def _watch(self, serving: "asyncio.Task[None] | None") -> None:
+        """Cancel the work when the client leaves, or when the server's time is up."""
+        gone = asyncio.ensure_future(self._receive())
+        expired = asyncio.ensure_future(self._endpoint.expired.wait())
+        try:
+            await asyncio.wait([gone, expired], return_when=asyncio.FIRST_COMPLETED)
+            self._gone = gone.done()
+            if serving is not None:
+                serving.cancel()
+        finally:
+            gone.cancel()
+            expired.cancel()
+
+    # ------------------------------------------------------------------ the end
+    async def _fail(self, error: errors.TransomError) -> None:
+        exchange, delivery = self._exchange, self._delivery
+        if delivery is not None and not delivery.finished:
+            await asyncio.shield(delivery.finish(None, complete=False, status=error.status))
+        await self._answer.error(error, exchange.window_headers() if exchange is not None else ())
+
+    async def _cancelled(self) -> None:
+        """End a request whose client left, or whose server ends; pass on any other cancellation."""
+        task = asyncio.current_task()
+        if not (self._gone or self._endpoint.expired.is_set()):
+            raise asyncio.CancelledError
+        if task is not None:
+            task.uncancel()
+        if self._delivery is not None and not self._delivery.finished:
+            await self._delivery.finish(None, complete=False, status=CLIENT_GONE)
+        if not self._gone:
+            await self._answer.error(errors.ShuttingDown())
+
+    def _measure(self) -> None:
+        """Count the request, and say in the log what became of it; no content."""
+        metrics, exchange = self._endpoint.courier.metrics, self._exchange
+        status = self._answer.status or CLIENT_GONE
+        if exchange is None:
+            metrics.request("unknown", "other", "chat", status)
+            return
+        elapsed, label = exchange.elapsed(), exchange.route.model.label
+        overhead = max(0.0, elapsed - exchange.upstream_s - exchange.waited_s)
+        metrics.request(exchange.tenant, label, "chat", status)
+        metrics.request_seconds(exchange.tenant, label, exchange.call.stream, elapsed)
+        metrics.overhead("total", overhead)
+        fields = {
+            "tenant": exchange.tenant,
+            "model": label,
+            "policy": exchange.route.policy_name,
+            "session": exchange.conversation.state.id.hex(),
+            "window": ",".join(exchange.labels),
+            "stream": exchange.call.stream,
+            "overhead_ms": round(overhead * 1000, 2),
+        }
+        decision = exchange.decision or exchange.rehearsal
+        if decision is not None:
+            fields |= {"tokens_before": decision.before.tokens, "tokens_sent": decision.sent.tokens}
+        if exchange.tool_limit is not None:
+            fields["tool_limit"] = exchange.tool_limit
+        self._scope["state"].get("log", {}).update(fields)

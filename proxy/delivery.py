@@ -1,0 +1,258 @@
+"""From what was decided to the client's last byte: record, send, relay, record again, let the end go.
+
+Where the upstream refuses or disappoints, the other ways to send the same exchange are tried here, as long as nothing
+has gone out to the client.
+"""
+
+import asyncio
+import time
+from collections.abc import Awaitable
+from dataclasses import dataclass, replace
+
+from transom.proxy import errors
+from transom.proxy.answers import JSON, Answer, waited
+from transom.proxy.attempts import Attempts, Form, Refused
+from transom.proxy.exchange import Exchange, Headers
+from transom.proxy.factors import Factors
+from transom.proxy.metrics import Metrics
+from transom.proxy.overflow import LearnedWindows, Overflow, read_overflow
+from transom.proxy.preparation import Preparation
+from transom.proxy.recorder import Recorder
+from transom.proxy.relay import OutOfTools, gave_up, read_whole
+from transom.proxy.stream_relay import StreamRelay
+from transom.proxy.upstream.base import UpstreamReply
+from transom.proxy.upstream.headers import is_event_stream, response_headers
+from transom.proxy.windowing import Windowing
+from transom.proxy.wire import convert
+from transom.proxy.wire.reply import Reply
+
+OVERFLOW_RETRIES = 2
+SHRINK_TO = 0.7  # of what was sent, where a refusal gave no numbers
+
+
+@dataclass(frozen=True, slots=True)
+class Courier:
+    """What deliveries need; one for the whole process."""
+
+    attempts: Attempts
+    recorder: Recorder
+    windowing: Windowing
+    factors: Factors
+    windows: LearnedWindows
+    metrics: Metrics
+
+
+class Delivery:
+    """Delivers one exchange to one client."""
+
+    def __init__(self, courier: Courier, exchange: Exchange, answer: Answer) -> None:
+        self._courier, self._exchange, self._answer = courier, exchange, answer
+        self.finished = False
+
+    # ------------------------------------------------------------------ storage
+    async def begin(self) -> None:
+        """Hand over what is known; wait for it where the step decides what is sent, or where storage must not fail.
+
+        Raises StorageUnavailable under `on_error: fail`.
+        """
+        exchange, storage = self._exchange, self._exchange.settings.config.storage
+        strict = storage.on_error == "fail"
+        if exchange.storage_failed and strict:
+            raise errors.StorageUnavailable
+        future = self._courier.recorder.begin(exchange)
+        if future is None:
+            return
+        if strict or (exchange.decision is not None and exchange.decision.decisive):
+            await self._committed(future, storage.timeout_s)
+            if strict and exchange.storage_failed:
+                raise errors.StorageUnavailable
+
+    async def _committed(self, work: Awaitable[None] | None, seconds: float) -> None:
+        if work is None:
+            return
+        started = time.perf_counter()
+        if not await waited(work, seconds):
+            self._exchange.storage_failed = True
+        self._courier.metrics.overhead("storage", time.perf_counter() - started)
+
+    async def finish(self, reply: Reply | None, *, complete: bool, status: int) -> None:
+        """Record what came, and wait for the commit; not for ever, since the client has waited long enough."""
+        self.finished = True
+        exchange = self._exchange
+        exchange.status = status
+        if reply is not None:
+            self._learn(reply)
+        future = await self._courier.recorder.finish(exchange, reply, complete=complete)
+        await self._committed(future, exchange.settings.config.storage.commit_wait_s)
+        self.release()
+
+    def release(self) -> None:
+        """Let later requests extend the thread again."""
+        conversation = self._exchange.conversation
+        if conversation.held:
+            conversation.held = False
+            conversation.thread.users -= 1
+
+    def _learn(self, reply: Reply) -> None:
+        """Take the provider's own figures into account."""
+        exchange, usage, courier = self._exchange, reply.usage, self._courier
+        exchange.conversation.thread.sent = exchange.sent
+        if usage is None:
+            return
+        model = exchange.route.model
+        courier.metrics.usage(
+            exchange.tenant, model.label, prompt=usage.prompt, cached=usage.cached, completion=usage.completion
+        )
+        courier.windows.contradict(model.name, usage.prompt)
+        decision = exchange.decision
+        if decision is None or exchange.conversation.history.has_media:
+            return
+        counted = decision.sent.tokens + exchange.budget.overhead + exchange.budget.note.tokens
+        courier.metrics.estimate(model.label, counted * courier.factors.of(model.name) / usage.prompt)
+        if courier.factors.learn(model.name, usage.prompt, counted):
+            courier.metrics.truncation_suspected(model.label)
+            exchange.labels.append("upstream-truncated")
+
+    # ------------------------------------------------------------------ the upstream
+    async def send(self) -> None:
+        """Send the exchange and relay the answer.
+
+        Raises UpstreamError; what has gone out to the client by then stays.
+        """
+        form = self._courier.attempts.form(self._exchange)
+        try:
+            await self._attempt(form)
+        except OutOfTools:
+            try:
+                if not self._exchange.call.has_tools:
+                    raise
+                await self._attempt(replace(form, drop_tools=True, first=False))
+            except OutOfTools:
+                await self._give_up()
+
+    async def _attempt(self, form: Form) -> None:
+        exchange, model = self._exchange, self._exchange.route.model
+        started = time.perf_counter()
+        reply = await self._accepted(form)
+        if isinstance(reply, Refused):
+            await self._refused(reply)
+            return
+        try:
+            if exchange.call.stream and is_event_stream(reply.headers):
+                await self._relay_stream(reply)
+            else:
+                await self._relay_whole(reply)
+        finally:
+            await reply.close()
+            self._courier.metrics.upstream_seconds(model.label, model.provider, time.perf_counter() - started)
+
+    async def _accepted(self, form: Form) -> UpstreamReply | Refused:
+        """Send; while the upstream finds the view too long, make it smaller, twice at most."""
+        exchange, tries = self._exchange, 0
+        while True:
+            reply = await self._courier.attempts.send(exchange, form)
+            if not isinstance(reply, Refused) or tries >= OVERFLOW_RETRIES:
+                return reply
+            overflow = read_overflow(reply.status, reply.body)
+            if overflow is None or not await self._shrunk(overflow):
+                return reply
+            tries += 1
+            form = replace(form, first=False)
+
+    async def _shrunk(self, overflow: Overflow) -> bool:
+        """Learn from a refusal and decide on a smaller view; False if nothing may or can be made smaller."""
+        exchange, courier = self._exchange, self._courier
+        decision, request, model = exchange.decision, exchange.request, exchange.route.model
+        if overflow.window is not None and model.max_input_tokens is None:
+            courier.windows.learn(model.name, overflow.window)
+        if decision is None or request is None or exchange.route.policy.on_unfit == "error":
+            return False
+        smaller = await courier.windowing.shrink(request, decision, _target(exchange, overflow, decision.sent.tokens))
+        if smaller is None:
+            return False
+        courier.metrics.length_retry(model.label)
+        Preparation.settle(exchange, smaller)
+        future = courier.recorder.again(exchange)
+        if future is not None:
+            await self._committed(future, exchange.settings.config.storage.timeout_s)
+        return True
+
+    # ------------------------------------------------------------------ the answer
+    async def _relay_whole(self, reply: UpstreamReply) -> None:
+        exchange = self._exchange
+        reading = time.perf_counter()
+        whole = await read_whole(reply, exchange)
+        exchange.upstream_s += time.perf_counter() - reading
+        await self.finish(whole.reply, complete=whole.reply.complete, status=200)
+        headers = response_headers(reply.headers, request_id=False)
+        if exchange.call.stream:
+            await self._answer.open_stream([*_no_type(headers), *exchange.window_headers()])
+            parts = convert.as_stream(whole.body, include_usage=exchange.call.include_usage)
+            await self._answer.close(b"".join(parts) + convert.DONE)
+        else:
+            await self._answer.whole(200, whole.body, [*_json(headers), *exchange.window_headers()])
+
+    async def _relay_stream(self, reply: UpstreamReply) -> None:
+        exchange, answer, model = self._exchange, self._answer, self._exchange.route.model
+        early = answer.started
+        relay = StreamRelay(answer, exchange, response_headers(reply.headers, request_id=False))
+        reading = time.perf_counter()
+        try:
+            await relay.run(reply)
+        except (errors.TransomError, asyncio.CancelledError) as problem:
+            status = problem.status if isinstance(problem, errors.TransomError) else 499
+            await asyncio.shield(self.finish(relay.reply, complete=False, status=status))
+            raise
+        finally:
+            exchange.upstream_s += time.perf_counter() - reading
+        if relay.first_token_s is not None:
+            self._courier.metrics.first_token(model.label, model.provider, relay.first_token_s)
+        said = dict(exchange.window_headers())
+        await self.finish(relay.reply, complete=relay.reply.complete, status=200)
+        now = dict(exchange.window_headers())
+        late = now if early else {name: value for name, value in now.items() if said.get(name) != value}
+        await relay.open()
+        await answer.close(relay.ending(b"".join(b": " + n + b"=" + v + b"\n" for n, v in late.items())))
+        await relay.settle()
+
+    async def _refused(self, refused: Refused) -> None:
+        await self.finish(None, complete=False, status=refused.status)
+        if self._answer.streaming:
+            await self._answer.close(b"data: " + b" ".join(refused.body.splitlines()) + b"\n\n")
+            return
+        headers = [*_json(response_headers(refused.headers, request_id=False)), *self._exchange.window_headers()]
+        await self._answer.whole(refused.status, refused.body, headers)
+
+    async def _give_up(self) -> None:
+        """End a turn whose model would neither answer nor stop calling tools."""
+        exchange = self._exchange
+        whole = gave_up(exchange.call.model)
+        await self.finish(whole.reply, complete=True, status=200)
+        if exchange.call.stream:
+            await self._answer.open_stream(exchange.window_headers())
+            await self._answer.close(b"".join(convert.as_stream(whole.body, include_usage=False)) + convert.DONE)
+        else:
+            await self._answer.whole(200, whole.body, [JSON, *exchange.window_headers()])
+
+
+def _target(exchange: Exchange, overflow: Overflow, sent: int) -> int:
+    """Return what to come down to, in o200k tokens, from what a refusal said in the provider's."""
+    budget = exchange.budget
+    if overflow.window is None:
+        return int(sent * SHRINK_TO)
+    counted = sent + budget.overhead
+    factor = max(budget.factor, overflow.size / counted) if overflow.size is not None and counted else budget.factor
+    left = int((overflow.window - budget.reserve) / factor) - budget.overhead
+    if left <= 0:  # the reserve is a wish; the window is a rule
+        left = int(overflow.window / factor / 2) - budget.overhead
+    return max(1, min(left, int(sent * 0.9)))
+
+
+def _no_type(headers: Headers) -> Headers:
+    return [pair for pair in headers if pair[0] != b"content-type"]
+
+
+def _json(headers: Headers) -> Headers:
+    """Return the headers with a JSON content type, the upstream's own where it is one."""
+    own = [pair for pair in headers if pair[0] == b"content-type" and b"json" in pair[1].lower()]
+    return [*(own or [JSON]), *_no_type(headers)]

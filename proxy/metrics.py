@@ -1,0 +1,251 @@
+"""Every Prometheus metric in one place: its name, labels and buckets; does not know when something is counted.
+
+Label values must be bounded by the configuration: a tenant, a policy, a configured model (or `other`); never a
+session, a key or a user's text.
+"""
+
+import os
+from typing import Generic, Literal, TypeVar
+
+from prometheus_client import (
+    CONTENT_TYPE_LATEST,
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    disable_created_metrics,
+    generate_latest,
+    multiprocess,
+)
+
+Stage = Literal["parse", "history", "window", "summary", "storage", "total"]
+Mode = Literal["on", "audit", "control"]
+SummaryOutcome = Literal["created", "reused", "failed", "rejected", "timeout", "stale", "breaker_open", "budget"]
+SessionSource = Literal["header", "body", "match", "new", "memory"]
+HistoryMatch = Literal["extend", "retry", "branch", "new_root"]
+ReloadOutcome = Literal["applied", "rejected"]
+
+CONTENT_TYPE = CONTENT_TYPE_LATEST
+MULTIPROCESS_VARIABLE = "PROMETHEUS_MULTIPROC_DIR"
+"""Names the folder that the workers of one server share."""
+
+_OVERHEAD_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1)
+_UPSTREAM_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 300, 600)
+_STORAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
+_RATIO = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 3)
+
+disable_created_metrics()  # type: ignore[no-untyped-call]
+
+_Metric = TypeVar("_Metric", Counter, Histogram)
+
+
+class _Family(dict[tuple[str, ...], _Metric], Generic[_Metric]):
+    """A metric's children by their label values: `labels()` of the client library is too slow for every request."""
+
+    def __init__(self, metric: _Metric) -> None:
+        super().__init__()
+        self._metric: _Metric = metric
+
+    def __missing__(self, labels: tuple[str, ...]) -> _Metric:
+        child: _Metric = self._metric.labels(*labels)
+        self[labels] = child
+        return child
+
+
+class Metrics:
+    """All metrics of one process, on a registry of their own. Times are seconds."""
+
+    def __init__(self) -> None:
+        self.registry = CollectorRegistry()
+        self.in_flight = self._gauge("transom_requests_in_flight", "Requests being served.", "livesum")
+        self._sessions = self._gauge("transom_sessions", "Stored sessions.", "livemostrecent")
+        self._database_bytes = self._gauge("transom_database_bytes", "Size of the database.", "livemostrecent")
+        self._define_requests()
+        self._define_window()
+        self._define_storage()
+
+    def _define_requests(self) -> None:
+        self._requests = self._counter(
+            "transom_requests_total", "Answered requests.", "tenant", "model", "endpoint", "status"
+        )
+        self._request_s = self._histogram(
+            "transom_request_duration_seconds", "Whole requests.", _UPSTREAM_S, "tenant", "model", "stream"
+        )
+        self._overhead_s = self._histogram(
+            "transom_overhead_seconds", "Time this proxy adds, upstream excluded.", _OVERHEAD_S, "stage"
+        )
+        self._upstream_s = self._histogram(
+            "transom_upstream_duration_seconds", "Whole upstream calls.", _UPSTREAM_S, "model", "provider"
+        )
+        self._first_token_s = self._histogram(
+            "transom_time_to_first_token_seconds", "Until the first token.", _UPSTREAM_S, "model", "provider"
+        )
+        self._prompt_tokens = self._counter(
+            "transom_prompt_tokens_total", "Prompt tokens, own count.", "tenant", "model", "stage"
+        )
+        self._upstream_tokens = self._counter(
+            "transom_upstream_tokens_total", "Tokens, the provider's own figures.", "tenant", "model", "kind"
+        )
+        self._stable_tokens = self._counter(
+            "transom_prefix_stable_tokens_total",
+            "Tokens of sent prompts that repeat the thread's previous prompt byte for byte.",
+            "tenant",
+            "model",
+        )
+        self._estimate_ratio = self._histogram(
+            "transom_token_estimate_error_ratio", "Estimated by upstream's prompt tokens.", _RATIO, "model"
+        )
+
+    def _define_window(self) -> None:
+        self._window_passes = self._counter(
+            "transom_window_passes_total", "Passes of a policy.", "tenant", "policy", "outcome", "mode"
+        )
+        self._over_budget = self._counter(
+            "transom_window_over_budget_total", "Views sent over their limit.", "tenant", "policy"
+        )
+        self._length_retries = self._counter(
+            "transom_context_length_retries_total", "Retries with a smaller view.", "model"
+        )
+        self._truncations = self._counter(
+            "transom_upstream_truncation_suspected_total", "Prompts an upstream seems to have cut.", "model"
+        )
+        self._items_removed = self._counter(
+            "transom_items_removed_total", "Items newly removed from views.", "tenant", "policy", "trimmer"
+        )
+        self._summaries = self._counter(
+            "transom_summaries_total", "Summaries asked for.", "tenant", "policy", "model", "outcome"
+        )
+        self._summary_s = self._histogram(
+            "transom_summary_duration_seconds", "Whole summary calls.", _UPSTREAM_S, "model"
+        )
+        self._summary_tokens = self._counter(
+            "transom_summary_tokens_total", "Tokens of summary calls.", "tenant", "model", "kind"
+        )
+        self._tool_limit = self._counter(
+            "transom_tool_limit_total", "Turns that met the tool-call cap.", "tenant", "policy", "action"
+        )
+
+    def _define_storage(self) -> None:
+        self._session_source = self._counter(
+            "transom_session_source_total", "Where a request's session came from.", "tenant", "source"
+        )
+        self._history_match = self._counter(
+            "transom_history_match_total", "How a request continues the stored history.", "kind"
+        )
+        self._storage_s = self._histogram(
+            "transom_storage_duration_seconds", "Storage operations.", _STORAGE_S, "operation"
+        )
+        self._storage_errors = self._counter("transom_storage_errors_total", "Failed operations.", "operation")
+        self._reloads = self._counter("transom_config_reloads_total", "Reloads of the configuration.", "outcome")
+
+    def _counter(self, name: str, text: str, *labels: str) -> _Family[Counter]:
+        return _Family(Counter(name, text, labels, registry=self.registry))
+
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> _Family[Histogram]:
+        return _Family(Histogram(name, text, labels, registry=self.registry, buckets=buckets))
+
+    def _gauge(self, name: str, text: str, across: Literal["livesum", "livemostrecent"]) -> Gauge:
+        return Gauge(name, text, registry=self.registry, multiprocess_mode=across)
+
+    def request(self, tenant: str, model: str, endpoint: str, status: int) -> None:
+        """Count one answered request."""
+        self._requests[tenant, model, endpoint, str(status)].inc()
+
+    def request_seconds(self, tenant: str, model: str, stream: bool, seconds: float) -> None:
+        """Record a whole request's time, from its first byte in to its last byte out."""
+        self._request_s[tenant, model, "true" if stream else "false"].observe(seconds)
+
+    def overhead(self, stage: Stage, seconds: float) -> None:
+        """Record time this proxy added in one stage; upstream's own time is not part of it."""
+        self._overhead_s[stage,].observe(seconds)
+
+    def upstream_seconds(self, model: str, provider: str, seconds: float) -> None:
+        """Record a whole upstream call's time."""
+        self._upstream_s[model, provider].observe(seconds)
+
+    def first_token(self, model: str, provider: str, seconds: float) -> None:
+        """Record the time from the upstream call to its first token."""
+        self._first_token_s[model, provider].observe(seconds)
+
+    def prompt(self, tenant: str, model: str, *, received: int, sent: int, stable: int) -> None:
+        """Count a prompt's tokens as the client sent it, as it went upstream, and the part a prompt cache can reuse."""
+        self._prompt_tokens[tenant, model, "received"].inc(received)
+        self._prompt_tokens[tenant, model, "sent"].inc(sent)
+        self._stable_tokens[tenant, model].inc(stable)
+
+    def usage(self, tenant: str, model: str, *, prompt: int, cached: int, completion: int) -> None:
+        """Count the provider's own figures of one call; cached tokens are a part of the prompt's."""
+        self._upstream_tokens[tenant, model, "prompt"].inc(prompt)
+        self._upstream_tokens[tenant, model, "cached"].inc(cached)
+        self._upstream_tokens[tenant, model, "completion"].inc(completion)
+
+    def estimate(self, model: str, ratio: float) -> None:
+        """Record the estimate of a prompt's tokens divided by the provider's figure."""
+        self._estimate_ratio[model,].observe(ratio)
+
+    def window_pass(self, tenant: str, policy: str, outcome: str, mode: Mode) -> None:
+        """Count one pass of a policy; `outcome` is one word of the header X-Transom-Window."""
+        self._window_passes[tenant, policy, outcome, mode].inc()
+
+    def over_budget(self, tenant: str, policy: str) -> None:
+        """Count a view that was sent although it is over its limit."""
+        self._over_budget[tenant, policy].inc()
+
+    def length_retry(self, model: str) -> None:
+        """Count a retry after the upstream said that the context is too long."""
+        self._length_retries[model,].inc()
+
+    def truncation_suspected(self, model: str) -> None:
+        """Count a prompt of which the upstream read noticeably less than was sent."""
+        self._truncations[model,].inc()
+
+    def items_removed(self, tenant: str, policy: str, trimmer: str, items: int) -> None:
+        """Count items a trimmer newly removed."""
+        self._items_removed[tenant, policy, trimmer].inc(items)
+
+    def summary(self, tenant: str, policy: str, model: str, outcome: SummaryOutcome) -> None:
+        """Count what became of one wish for a summary."""
+        self._summaries[tenant, policy, model, outcome].inc()
+
+    def summary_call(self, tenant: str, model: str, *, seconds: float, prompt: int, completion: int) -> None:
+        """Record one call of the summary model and the tokens it used."""
+        self._summary_s[model,].observe(seconds)
+        self._summary_tokens[tenant, model, "prompt"].inc(prompt)
+        self._summary_tokens[tenant, model, "completion"].inc(completion)
+
+    def tool_limit(self, tenant: str, policy: str, action: str) -> None:
+        """Count what was done at the tool-call cap."""
+        self._tool_limit[tenant, policy, action].inc()
+
+    def session_source(self, tenant: str, source: SessionSource) -> None:
+        """Count where a request's session came from."""
+        self._session_source[tenant, source].inc()
+
+    def history_match(self, kind: HistoryMatch) -> None:
+        """Count how a request continues what is stored."""
+        self._history_match[kind,].inc()
+
+    def storage(self, operation: str, seconds: float) -> None:
+        """Record the time of one storage operation."""
+        self._storage_s[operation,].observe(seconds)
+
+    def storage_error(self, operation: str) -> None:
+        """Count a storage operation that failed."""
+        self._storage_errors[operation,].inc()
+
+    def stored(self, sessions: int, database_bytes: int) -> None:
+        """Set how much is stored."""
+        self._sessions.set(sessions)
+        self._database_bytes.set(database_bytes)
+
+    def reload(self, outcome: ReloadOutcome) -> None:
+        """Count one reload of the configuration."""
+        self._reloads[outcome,].inc()
+
+    def render(self) -> bytes:
+        """Return all metrics in Prometheus' text format; with several workers, the sum over all of them."""
+        if MULTIPROCESS_VARIABLE not in os.environ:
+            return generate_latest(self.registry)
+        everyone = CollectorRegistry()
+        multiprocess.MultiProcessCollector(everyone)  # type: ignore[no-untyped-call]
+        return generate_latest(everyone)

@@ -1,0 +1,197 @@
+"""Write down what happened: which rows a request leaves behind, and when they must be committed."""
+
+import asyncio
+import time
+from collections.abc import Sequence
+
+from transom.policies.items import Message
+from transom.proxy.exchange import Exchange
+from transom.proxy.folding import FoldJob
+from transom.proxy.metrics import Metrics
+from transom.proxy.sessions import Conversation, Links
+from transom.proxy.threads import ReadMessages
+from transom.proxy.wire.reply import Reply
+from transom.storage import identity
+from transom.storage.rows import (
+    BaselineRow,
+    Batch,
+    LinkRow,
+    MessageRow,
+    PreambleRow,
+    RequestRow,
+    SessionRow,
+    SummaryRow,
+    UseRow,
+)
+from transom.storage.store import Store
+
+MOST_PREAMBLES = 64  # remembered as stored, per session: a prompt with a clock makes one a request
+
+
+class Recorder:
+    """Builds batches and hands them to the store; one for the whole process."""
+
+    def __init__(self, store: Store, links: Links, parse: ReadMessages, metrics: Metrics) -> None:
+        self._store, self._links, self._parse, self._metrics = store, links, parse, metrics
+
+    def begin(self, exchange: Exchange) -> "asyncio.Future[None] | None":
+        """Write what is known before the upstream answers: session, new messages, step, baselines, request."""
+        conversation, decision = exchange.conversation, exchange.decision
+        if not conversation.persist:
+            return None
+        batch = Batch(requests=[_request_row(exchange, None, complete=False)])
+        self._add_session(batch, conversation)
+        _add_preamble(batch, conversation)
+        self._add_messages(batch, conversation)
+        if decision is not None and decision.step is not None:
+            batch.steps.append(decision.step)
+            batch.baselines.extend(decision.baselines)
+        return self._write(exchange, batch)
+
+    def again(self, exchange: Exchange) -> "asyncio.Future[None] | None":
+        """Write the baselines of a view that was made smaller after the upstream refused the first."""
+        if not exchange.conversation.persist or exchange.decision is None:
+            return None
+        return self._write(exchange, Batch(baselines=list(exchange.decision.baselines)))
+
+    def _add_session(self, batch: Batch, conversation: Conversation) -> None:
+        state, caller, now = conversation.state, conversation.caller, time.time()
+        if state.written:
+            batch.uses.append(UseRow(state.id, now))
+            return
+        user = caller.user
+        marked = identity.user_hash(self._store.secret, caller.tenant.name, user) if user else None
+        batch.sessions.append(
+            SessionRow(state.id, caller.tenant.name, conversation.key_hash, conversation.source, marked, now)
+        )
+        state.written = True
+
+    def _add_messages(self, batch: Batch, conversation: Conversation) -> None:
+        thread, history = conversation.thread, conversation.history
+        keep_text = conversation.caller.tenant.store == "full"
+        first = min(thread.stored, conversation.length)
+        for position in range(first, conversation.length):
+            message = history.messages[position]
+            parent = thread.ids[position - 1] if position else None
+            batch.messages.append(_message_row(message, thread.ids[position], conversation, parent, keep_text))
+            if conversation.links_secret is not None and message.role == "assistant":
+                link = thread.links[position]
+                batch.links.append(LinkRow(link, conversation.state.id, thread.ids[position]))
+                self._links.keep(link, conversation.state.id)
+        thread.stored = max(thread.stored, conversation.length)
+
+    async def finish(self, exchange: Exchange, reply: Reply | None, *, complete: bool) -> "asyncio.Future[None] | None":
+        """Write the model's answer, and what became of the request."""
+        conversation = exchange.conversation
+        made = await self._parse(reply.messages, 0) if reply is not None and reply.messages else []
+        head = conversation.head or None
+        ids = [identity.message_id(conversation.state.secret, head, m.digest) for m in made]
+        links = self._reply_links(conversation, made)
+        for link in links:
+            self._links.keep(link, conversation.state.id)
+        if not conversation.persist:
+            return None
+        batch = Batch(requests=[_request_row(exchange, reply, complete=complete, ids=ids)])
+        keep_text = conversation.caller.tenant.store == "full"
+        seen: set[bytes] = set()
+        for message, made_id in zip(made, ids, strict=True):
+            if made_id not in seen:
+                batch.messages.append(_message_row(message, made_id, conversation, head, keep_text))
+                seen.add(made_id)
+        batch.links.extend(
+            LinkRow(link, conversation.state.id, made_id) for link, made_id in zip(links, ids, strict=False)
+        )
+        return self._write(exchange, batch)
+
+    @staticmethod
+    def _reply_links(conversation: Conversation, made: Sequence[Message]) -> list[bytes]:
+        secret = conversation.links_secret
+        if secret is None:
+            return []
+        last = conversation.thread.links[conversation.length - 1] if conversation.length else None
+        return [identity.link(secret, last, m.digest) for m in made]
+
+    async def summary(self, job: FoldJob, row: SummaryRow, baseline: BaselineRow) -> None:
+        """Write a summary and the baseline that uses it, as one; a store that fails leaves both in memory."""
+        conversation = job.request.conversation
+        if not conversation.persist:
+            return
+        batch = Batch(summaries=[row], baselines=[baseline])
+        self._add_session(batch, conversation)
+        self._add_messages(batch, conversation)
+        future = self._store.write(batch)
+        await asyncio.wait([future])
+        if future.exception() is not None:
+            self._failed(conversation)
+
+    def _write(self, exchange: Exchange, batch: Batch) -> "asyncio.Future[None]":
+        future = self._store.write(batch)
+        future.add_done_callback(lambda done: self._done(exchange, done))
+        return future
+
+    def _done(self, exchange: Exchange, done: "asyncio.Future[None]") -> None:
+        if not done.cancelled() and done.exception() is not None:
+            exchange.storage_failed = True
+            self._failed(exchange.conversation)
+
+    def _failed(self, conversation: Conversation) -> None:
+        """Forget that anything was stored: the next request hands it over again, and what is there already stays."""
+        self._metrics.storage_error("write")
+        conversation.thread.stored = 0
+        conversation.state.written = False
+        conversation.state.known_preambles.clear()
+
+
+def _add_preamble(batch: Batch, conversation: Conversation) -> None:
+    state, history = conversation.state, conversation.history
+    if not history.preamble or conversation.preamble in state.known_preambles:
+        return
+    keep_text = conversation.caller.tenant.store == "full"
+    payload = b"[" + b",".join(m.payload for m in history.preamble) + b"]" if keep_text else None
+    batch.preambles.append(PreambleRow(conversation.preamble, state.id, payload, history.preamble_tokens))
+    if len(state.known_preambles) >= MOST_PREAMBLES:
+        state.known_preambles.clear()  # forgetting one only means that it is handed over again
+    state.known_preambles.add(conversation.preamble)
+
+
+def _message_row(
+    message: Message, message_id: bytes, conversation: Conversation, parent: bytes | None, keep_text: bool
+) -> MessageRow:
+    return MessageRow(
+        id=message_id,
+        session=conversation.state.id,
+        parent=parent,
+        payload=message.payload if keep_text else None,
+        tokens=message.tokens,
+        items=message.items,
+        role=message.role,
+    )
+
+
+def _request_row(exchange: Exchange, reply: Reply | None, *, complete: bool, ids: Sequence[bytes] = ()) -> RequestRow:
+    conversation, decision = exchange.conversation, exchange.decision
+    usage = reply.usage if reply is not None else None
+    return RequestRow(
+        id=exchange.request_id,
+        session=conversation.state.id,
+        head=conversation.head,
+        at=time.time(),
+        model=exchange.route.model.label,
+        policy=exchange.route.policy_name,
+        preamble=conversation.preamble if conversation.history.preamble else None,
+        step=exchange.policy_hash if decision is not None else None,
+        reply=b"".join(ids) or None,
+        completion_id=reply.id if reply is not None else None,
+        status=exchange.status or None,
+        complete=complete,
+        window=",".join(exchange.labels),
+        tool_limit=exchange.tool_limit,
+        tokens_before=decision.before.tokens if decision else None,
+        tokens_sent=decision.sent.tokens if decision else None,
+        tokens_stable=exchange.stable if decision else None,
+        token_limit=exchange.budget.shown,
+        usage_prompt=usage.prompt if usage else None,
+        usage_cached=usage.cached if usage else None,
+        usage_completion=usage.completion if usage else None,
+        duration_ms=int(exchange.elapsed() * 1000) if reply is not None else None,
+    )

@@ -1,0 +1,154 @@
+"""Bring a streamed answer back to the client: bytes as they come, the end held until what was said is stored.
+
+1. Whole events are passed on as soon as they are complete, in the upstream's own bytes.
+2. The extra usage event is dropped unless the client asked for it.
+3. From the event with the finish reason on, everything is held until the commit; then it goes out with `[DONE]`.
+   With several choices only the last block is held, since one may end long before another.
+4. A stream that ends without finish reason and `[DONE]`, breaks, or reports an error is incomplete: an error event
+   goes out, and no `[DONE]`.
+5. At the tool-call cap nothing goes out before the model says something; calls after that are taken out.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator
+from contextlib import suppress
+
+from transom.proxy.answers import Answer
+from transom.proxy.errors import TransomError, UpstreamBadResponse
+from transom.proxy.exchange import Exchange, Headers
+from transom.proxy.relay import OutOfTools
+from transom.proxy.sse import SseSplitter, events, payload
+from transom.proxy.upstream.base import UpstreamReply
+from transom.proxy.wire.convert import DONE, CallsDropped
+from transom.proxy.wire.reply import Reply
+from transom.proxy.wire.stream import StreamReader, is_usage_event
+
+NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
+LINGER_S = 2.0  # how long `[DONE]` may follow the finish reason
+SETTLE_S = 0.1  # how long the end of the transfer may follow `[DONE]`
+
+
+class StreamRelay:
+    """Relays one stream. Afterwards `reader` has what was said, `held` the end that must wait for the commit."""
+
+    def __init__(self, answer: Answer, exchange: Exchange, headers: Headers) -> None:
+        self._answer, self._exchange = answer, exchange
+        self._headers = [pair for pair in headers if pair[0] != b"content-type"]
+        self._splitter = SseSplitter()
+        self._drop_usage = not exchange.call.include_usage
+        self._capped = CallsDropped() if exchange.capped else None
+        self._chunks: AsyncIterator[bytes] | None = None
+        self._waiting: list[bytes] = []  # capped: events that came before the model said something
+        self.reader = StreamReader()
+        self.held: list[bytes] = []
+        self.first_token_s: float | None = None
+
+    @property
+    def reply(self) -> Reply:
+        """What has been said so far."""
+        return self.reader.reply()
+
+    async def run(self, reply: UpstreamReply) -> None:
+        """Relay until the end, or until only what is held is left.
+
+        Raises UpstreamError when the stream breaks or is no answer; OutOfTools at the cap.
+        """
+        self._chunks = aiter(reply.chunks())
+        while (chunk := await self._next()) is not None:
+            block = self._splitter.feed(chunk)
+            if block:
+                await self._take(block)
+            if self.reader.done_seen or self.reader.error_seen or self.reader.malformed_seen:
+                break
+        if self._splitter.rest and not self.reader.done_seen:
+            await self._take(self._splitter.rest + b"\n\n")
+        self._check_end()
+
+    async def _next(self) -> bytes | None:
+        """Return the next piece; once the model has finished, wait only briefly for what may still follow."""
+        assert self._chunks is not None
+        try:
+            if self.held:
+                return await asyncio.wait_for(anext(self._chunks), LINGER_S)
+            return await anext(self._chunks)
+        except StopAsyncIteration:
+            return None
+        except (TransomError, TimeoutError):
+            if self.held:
+                return None
+            raise
+
+    async def settle(self) -> None:
+        """Read the little that may follow `[DONE]`, so that the connection can be used again."""
+        if self.reader.done_seen and self._chunks is not None:
+            with suppress(StopAsyncIteration, TransomError, TimeoutError):
+                async with asyncio.timeout(SETTLE_S):
+                    while True:
+                        await anext(self._chunks)
+
+    def _check_end(self) -> None:
+        if self.reader.error_seen:
+            return
+        if self.reader.malformed_seen:
+            raise UpstreamBadResponse("The model's stream held something that is not JSON.")
+        found = self.reply
+        if self._capped is not None and not self.reader.content_seen:
+            raise OutOfTools
+        if not found.complete or (found.empty and not any(found.finish)):
+            raise UpstreamBadResponse("The model's stream ended before the answer was complete.")
+
+    async def _take(self, block: bytes) -> None:
+        if self._capped is not None:
+            block = self._within_cap(block, self._capped)
+        else:
+            self.reader.feed_block(block)
+        if self.first_token_s is None and (self.reader.content_seen or self.reader.tool_call_seen):
+            self.first_token_s = self._exchange.elapsed()
+        if self._drop_usage and NO_CHOICES.search(block):
+            block = _without_usage(block)
+        ended = self.reader.finish_seen and self._exchange.call.n == 1
+        bad = self.reader.error_seen or self.reader.malformed_seen
+        if ended or self.reader.done_seen or bad or self.held:
+            self.held.append(block)
+        elif block:
+            await self._pass(block)
+
+    async def _pass(self, block: bytes) -> None:
+        await self.open()
+        await self._answer.part(block)
+
+    async def open(self) -> None:
+        """Send the headers, unless they are out."""
+        if not self._answer.started:
+            await self._answer.open_stream([*self._headers, *self._exchange.window_headers()])
+
+    def _within_cap(self, block: bytes, strip: CallsDropped) -> bytes:
+        """Return the events of a block that may go out at the cap."""
+        passed = []
+        for event in events(block):
+            data = payload(event)
+            if data and data.strip() != b"[DONE]":
+                passed.append(strip(data))
+            else:
+                passed.append(event)
+            self.reader.feed(payload(passed[-1]))
+            if strip.calls and not self.reader.content_seen:
+                raise OutOfTools
+        self._waiting += passed
+        if not self.reader.content_seen:
+            return b""
+        ready, self._waiting = b"".join(self._waiting), []
+        return ready
+
+    def ending(self, comment: bytes) -> bytes:
+        """Return what is held, a late comment, and `[DONE]` itself, which a finished stream ends with."""
+        block = b"".join(self.held)
+        if self.reader.error_seen:
+            return block
+        kept = [e for e in events(block) if payload(e).strip() != b"[DONE]"]
+        return b"".join(kept) + comment + DONE
+
+
+def _without_usage(block: bytes) -> bytes:
+    return b"".join(e for e in events(block) if not is_usage_event(payload(e)))

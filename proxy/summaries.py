@@ -1,0 +1,242 @@
+"""Have summaries written: one call per span whoever asks, in chunks that fit, accepted only when they are of use.
+
+A summary that fails never fails a request and never loses history: the caller is told None and cuts for itself. The
+call outlives an impatient request, and what it brings serves the next one.
+"""
+
+import asyncio
+import secrets
+import time
+from collections.abc import Awaitable, Callable, Sequence
+from dataclasses import dataclass
+from typing import Protocol
+
+import structlog
+
+from transom.policies import constraints, render
+from transom.policies.items import Message
+from transom.proxy import recipes
+from transom.proxy.config.settings import Model
+from transom.proxy.folding import FoldJob, as_summary
+from transom.proxy.metrics import Metrics, SummaryOutcome
+from transom.proxy.threads import Thread
+from transom.storage.rows import BaselineRow, SummaryRow
+
+FAILURES_TO_OPEN = 2
+BREAKER_S = 60.0
+REASONING_TOKENS = 4_096  # more room for models that think before they write
+PROMPT_TOKENS = 700  # instruction, fences and reminder, generously
+SMALLEST_CHUNK = 256  # tokens of transcript per call, however small the summariser's window is
+
+log = structlog.get_logger("transom.summaries")
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryReply:
+    """What a summary model answered. `failure` says why it is none."""
+
+    text: str = ""
+    finish: str | None = None
+    failure: str | None = None
+
+
+class CallModel(Protocol):
+    """Send one instruction and record to a model, with the most tokens it may answer."""
+
+    async def __call__(self, job: FoldJob, instruction: str, record: str, limit: int) -> SummaryReply: ...
+
+
+class SummaryFailed(Exception):
+    """No acceptable summary came of a call."""
+
+    def __init__(self, outcome: SummaryOutcome, why: str) -> None:
+        super().__init__(why)
+        self.outcome: SummaryOutcome = outcome
+
+
+@dataclass(frozen=True, slots=True)
+class Tools:
+    """What a summariser works with: `store` keeps a summary with the baseline that uses it, as one."""
+
+    call: CallModel
+    model_of: Callable[[FoldJob], Model]
+    spoken: Callable[[Message], render.Spoken]
+    count: Callable[[str], int]
+    store: Callable[[FoldJob, SummaryRow, BaselineRow], Awaitable[None]]
+
+
+class Summariser:
+    """Writes summaries; one for the whole process."""
+
+    def __init__(self, tools: Tools, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
+        self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
+        self._spoken, self._count = tools.spoken, tools.count
+        self._metrics, self._clock = metrics, clock
+        self._running: dict[tuple[bytes, bytes, bytes, str], asyncio.Task[SummaryRow | None]] = {}
+
+    async def write(self, job: FoldJob) -> SummaryRow | None:
+        """Return the summary of a span, or None if there is none to be had within the policy's `summary_wait`."""
+        request, policy = job.request, job.request.route.policy
+        if self._breaker_open(request.thread):
+            self._outcome(job, "breaker_open")
+            return None
+        previous = job.view.summary
+        at = request.thread.ids[job.upto - 1]
+        key = (request.state.id, at, previous.id if previous else b"", self._model_of(job).name)
+        task = self._running.get(key)
+        if task is None:
+            task = self._running[key] = asyncio.create_task(self._write(job, at))
+            task.add_done_callback(lambda _: self._running.pop(key, None))
+        else:
+            self._outcome(job, "reused")
+        done, _ = await asyncio.wait([task], timeout=policy.summary_wait)
+        return task.result() if done else None
+
+    async def close(self) -> None:
+        """Cancel what is under way."""
+        tasks = list(self._running.values())
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def _breaker_open(self, thread: Thread) -> bool:
+        opened = thread.breaker_opened_at
+        if opened is None or self._clock() - opened < BREAKER_S:
+            return opened is not None
+        thread.breaker_opened_at = self._clock()  # half-open: one try, and the others wait for how it ends
+        return False
+
+    async def _write(self, job: FoldJob, at: bytes) -> SummaryRow | None:
+        thread = job.request.thread
+        model = self._model_of(job)
+        try:
+            async with asyncio.timeout(job.request.route.policy.summary_timeout):
+                row = await self._fold(job, model, at)
+        except (SummaryFailed, TimeoutError) as problem:
+            outcome: SummaryOutcome = problem.outcome if isinstance(problem, SummaryFailed) else "timeout"
+            self._outcome(job, outcome)
+            log.warning("summary failed", outcome=outcome, reason=str(problem) or "timeout", model=model.label)
+            thread.summary_failures += 1
+            if thread.summary_failures >= FAILURES_TO_OPEN:
+                thread.breaker_opened_at = self._clock()
+            return None
+        thread.summary_failures, thread.breaker_opened_at = 0, None
+        self._outcome(job, "created")
+        await self._keep(job, row)
+        return row
+
+    async def _keep(self, job: FoldJob, row: SummaryRow) -> None:
+        """Record the summary together with the baseline that uses it: they change as one."""
+        state, summary = job.request.state, as_summary(row)
+        state.summaries[row.id] = row
+        view = job.placed(summary)
+        # Anybody may start from a summary of its own; a view that was cut further, or changed, is its policy's alone.
+        shared = view.reach == summary.upto and view.carrier is None
+        baseline = BaselineRow(
+            session=state.id,
+            at=job.request.thread.ids[view.reach - 1],
+            position=view.reach - 1,
+            kind="summary" if shared else "cut",
+            policy=b"" if shared else job.request.cut_policy,
+            recipe=recipes.encode(view),
+            summary=row.id,
+        )
+        state.remember_baseline(baseline)
+        await self._store(job, row, baseline)
+
+    async def _fold(self, job: FoldJob, model: Model, at: bytes) -> SummaryRow:
+        """Fold the span chunk by chunk, oldest first, and finish the summary message."""
+        request, previous = job.request, job.view.summary
+        messages = [request.history.messages[p] for p in job.span]
+        body = render.summary_body(previous.text) if previous else None
+        chunks, said = await asyncio.to_thread(self._chunks, job, model, messages, body)
+        quotes: list[str] = []
+        for chunk in chunks:
+            body, found = constraints.split_constraints(await self._one_call(job, body, chunk))
+            quotes += found
+        old = request.state.summaries[previous.id].constraints if previous else ()
+        policy = request.route.policy
+        carried = constraints.merged(
+            old, constraints.verified(quotes, said), self._count, policy.constraints_max_tokens
+        )
+        last_user = request.history.outline.last_user
+        current = last_user is not None and job.upto > last_user
+        text = render.summary_text(body or "", constraints.section(carried), current_turn=current)
+        row = SummaryRow(
+            id=secrets.token_bytes(16),
+            session=request.state.id,
+            upto=at,
+            position=job.upto,
+            previous=previous.id if previous else None,
+            text=text,
+            tokens=self._count(text) + 4,
+            model=model.label,
+            prompt_version=render.PROMPT_VERSION,
+            constraints=carried,
+        )
+        self._check_size(job, row, body or "")
+        return row
+
+    def _check_size(self, job: FoldJob, row: SummaryRow, body: str) -> None:
+        """Accept a summary only if it is smaller than what it replaces, or as small as was allowed (invariant 5)."""
+        if job.over_tokens:
+            if row.tokens >= job.replaced_tokens:
+                raise SummaryFailed("rejected", "the summary is not smaller than what it replaces")
+        elif self._count(body) > job.allowance:
+            raise SummaryFailed("rejected", "the summary is larger than summary_max_tokens")
+
+    async def _one_call(self, job: FoldJob, previous: str | None, chunk: str) -> str:
+        """Make one call; an answer that ran into its limit is asked for once more at half the length, then cut."""
+        for limit in (job.allowance, max(1, job.allowance // 2)):
+            nonce = secrets.token_hex(8)
+            instruction, record = render.summary_request(previous, chunk, nonce=nonce, limit=limit)
+            reply = await self._call(job, instruction, record, job.allowance)
+            if reply.failure is not None:
+                raise SummaryFailed("failed", reply.failure)
+            if not reply.text.strip():
+                raise SummaryFailed("failed", "the model wrote nothing")
+            if reply.finish != "length":
+                return reply.text
+        lines = reply.text.rstrip().split("\n")
+        return "\n".join(lines[:-1]) if len(lines) > 1 else reply.text
+
+    def _chunks(
+        self, job: FoldJob, model: Model, messages: Sequence[Message], previous: str | None
+    ) -> tuple[list[str], list[str]]:
+        """Render the span in as few parts as fit the summariser's window; also return what the user said in it."""
+        spoken = [self._spoken(m) for m in messages]
+        said = [text for s in spoken if s.role == "user" for text in s.texts]
+        room = self._room(job, model, previous)
+        if room is None:
+            return [render.transcript(spoken)], said
+        chunks: list[list[str]] = [[]]
+        left = room
+        for one in spoken:
+            text = self._shortened(render.transcript([one]), room)
+            need = self._count(text) + 2
+            if need > left and chunks[-1]:
+                chunks.append([])
+                left = room
+            chunks[-1].append(text)
+            left -= need
+        return ["\n\n".join(chunk) for chunk in chunks], said
+
+    def _room(self, job: FoldJob, model: Model, previous: str | None) -> int | None:
+        if model.max_input_tokens is None:
+            return None
+        answer = job.allowance + (REASONING_TOKENS if model.reasons else 0)
+        carried = max(self._count(previous or ""), job.allowance)
+        return max(SMALLEST_CHUNK, model.max_input_tokens - answer - carried - PROMPT_TOKENS)
+
+    def _shortened(self, text: str, room: int) -> str:
+        """Elide the middle of one message that alone is larger than a chunk."""
+        most = len(text)
+        while (tokens := self._count(text)) > room and most > 64:
+            most = max(64, int(most * room / tokens * 0.9))
+            text = render.elided(text, most)
+        return text
+
+    def _outcome(self, job: FoldJob, outcome: SummaryOutcome) -> None:
+        request = job.request
+        tenant = request.conversation.caller.tenant.name
+        self._metrics.summary(tenant, request.route.policy_name, self._model_of(job).label, outcome)

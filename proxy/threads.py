@@ -1,0 +1,274 @@
+"""Know the messages of earlier requests again by their bytes, so that only new ones are parsed, counted and hashed.
+
+A thread is one chain of messages under a session: its raw slices as the client sent them, the messages read from them,
+and their content-addressed ids. A request that goes on where a thread ended extends it in place; one that went another
+way (an edit, a regenerated answer) forks it. It knows no policy and opens no socket; reading new slices is handed in.
+"""
+
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+
+from transom.policies.history import History
+from transom.policies.items import Message
+from transom.policies.view import Recalled, View
+from transom.storage.identity import chain
+from transom.storage.rows import BaselineRow, SummaryRow
+
+THREADS_PER_SESSION = 8
+LONGEST_PREAMBLE = 8  # messages that are looked at to find how a keyless thread begins
+STEPS_PER_SESSION = 32
+MESSAGE_OVERHEAD = 700  # bytes: what a message costs beside its payload, which is held as slice and as payload
+
+ReadMessages = Callable[[Sequence[bytes], int], Awaitable[list[Message]]]
+"""Read slices into messages; the number says at which place of the request the first one stands."""
+
+
+@dataclass(slots=True, eq=False)
+class Thread:
+    """One chain of messages, known from the requests that sent it."""
+
+    history: History = field(default_factory=lambda: History(()))
+    slices: list[bytes] = field(default_factory=list)
+    preamble: list[bytes] = field(default_factory=list)  # the newest request's preamble, raw
+    ids: list[bytes] = field(default_factory=list)
+    links: list[bytes] = field(default_factory=list)  # keyless sessions only: see storage.identity.link
+    stored: int = 0  # how many leading messages are stored, or handed to the writer
+    users: int = 0  # requests under way that hold positions of this thread: it must not grow under them
+    sent: "Sent | None" = None
+    rehearsed: View = field(default_factory=View)  # what an audit, or the control group, would have sent
+    recalled: tuple[bytes, Recalled | None] | None = None  # the newest user message's id, and what came back for it
+    summary_failures: int = 0
+    breaker_opened_at: float | None = None
+
+    def common(self, slices: Sequence[bytes]) -> int:
+        """Count the leading slices that are equal, byte for byte."""
+        mine = self.slices
+        if len(mine) <= len(slices) and slices[: len(mine)] == mine:
+            return len(mine)
+        for place, (a, b) in enumerate(zip(mine, slices, strict=False)):
+            if a != b:
+                return place
+        return min(len(mine), len(slices))
+
+    def fork(self, length: int) -> "Thread":
+        """Return a thread of its own that shares the first `length` messages."""
+        return Thread(
+            History((), self.history.messages[:length]),
+            self.slices[:length],
+            [],
+            self.ids[:length],
+            self.links[:length],
+            min(self.stored, length),
+        )
+
+    def extend(self, slices: Sequence[bytes], messages: Sequence[Message]) -> None:
+        """Append messages and the slices they were read from."""
+        self.slices.extend(slices)
+        self.history.extend(messages)
+
+    def identify(self, secret: bytes) -> None:
+        """Give every message that has none its id, chained to its parent's."""
+        fresh = self.history.messages[len(self.ids) :]
+        self.ids.extend(chain(secret, (m.digest for m in fresh), self.ids[-1] if self.ids else None))
+
+    @property
+    def weight(self) -> int:
+        """Bytes of memory, roughly."""
+        return sum(map(len, self.slices)) * 2 + MESSAGE_OVERHEAD * len(self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class Sent:
+    """What the last request of a thread sent: to tell how much of the next one a prompt cache can reuse."""
+
+    preamble: bytes
+    view: View
+    length: int
+    tokens: int
+
+
+@dataclass(slots=True, eq=False)
+class SessionState:
+    """What is remembered of one session in memory: bounded, and nothing that the database does not know better."""
+
+    id: bytes
+    secret: bytes
+    threads: list[Thread] = field(default_factory=list)  # the most recently used last
+    known_preambles: set[bytes] = field(default_factory=set)  # hashes that are stored, or handed to the writer
+    baselines: list[BaselineRow] = field(default_factory=list)  # the deepest first
+    summaries: dict[bytes, SummaryRow] = field(default_factory=dict)
+    steps: OrderedDict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=OrderedDict)
+    loaded: bool = False
+    written: bool = False  # whether the session's own row is stored, or handed to the writer
+    roots: set[tuple[bytes, int]] = field(default_factory=set)
+    weight: int = 0
+
+    def remember_baseline(self, row: BaselineRow) -> None:
+        """Keep a baseline, deepest first; of equals the first writer wins."""
+        key = (row.at, row.kind, row.policy)
+        if not any((b.at, b.kind, b.policy) == key for b in self.baselines):
+            self.baselines.append(row)
+            self.baselines.sort(key=lambda b: -b.position)
+
+    def remember_step(self, key: tuple[bytes, bytes, bytes], recipe: bytes) -> None:
+        """Keep the newest steps for retries."""
+        self.steps[key] = recipe
+        self.steps.move_to_end(key)
+        while len(self.steps) > STEPS_PER_SESSION:
+            self.steps.popitem(last=False)
+
+
+class Preambles:
+    """System messages seen lately, by their bytes: the same one opens most requests of an application."""
+
+    def __init__(self, most: int = 128, most_bytes: int = 4 * 1024 * 1024) -> None:
+        self._known: OrderedDict[bytes, Message] = OrderedDict()
+        self._most, self._most_bytes, self._bytes = most, most_bytes, 0
+
+    def get(self, raw: bytes) -> Message | None:
+        """Return the message these bytes were read as, if they were."""
+        return self._known.get(raw)
+
+    def keep(self, raw: bytes, message: Message) -> None:
+        """Remember a system message; the ones kept longest go first."""
+        self._known[raw] = message
+        self._bytes += len(raw)
+        while len(self._known) > self._most or self._bytes > self._most_bytes:
+            oldest, _ = self._known.popitem(last=False)
+            self._bytes -= len(oldest)
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """A request's messages, read: the preamble, and the rest as what a known thread holds plus what is new."""
+
+    preamble: tuple[Message, ...]
+    slices: Sequence[bytes]  # all of the request, the preamble's included
+    base: Thread | None
+    common: int
+    fresh: list[Message]
+
+    @property
+    def rest(self) -> Sequence[bytes]:
+        """The raw messages after the preamble."""
+        return self.slices[len(self.preamble) :]
+
+    def messages(self) -> Iterator[Message]:
+        """Yield all messages after the preamble."""
+        if self.base is not None:
+            yield from self.base.history.messages[: self.common]
+        yield from self.fresh
+
+
+async def read(
+    slices: Sequence[bytes], threads: Iterable[Thread], preambles: Preambles, parse: ReadMessages
+) -> Reading:
+    """Read a request's slices, taking from known threads what did not change."""
+    threads = list(threads)
+    roots = {t.slices[0] for t in threads if t.slices}
+    preamble: list[Message] = []
+    first: list[Message] = []
+    for place, raw in enumerate(slices):
+        if raw in roots:
+            break
+        message = preambles.get(raw) or (await parse(slices[place : place + 1], place))[0]
+        if not message.is_system:
+            first.append(message)
+            break
+        preambles.keep(raw, message)
+        preamble.append(message)
+    rest = slices[len(preamble) :]
+    base, common = None, 0
+    for thread in reversed(threads):
+        shared = thread.common(rest)
+        if shared > common:
+            base, common = thread, shared
+    start = common or len(first)
+    fresh = await parse(rest[start:], len(preamble) + start) if len(rest) > start else []
+    return Reading(tuple(preamble), slices, base, common, fresh if common else first + fresh)
+
+
+def adopt(state: SessionState, reading: Reading) -> Thread:
+    """Return the session's thread for a request: the known one extended, a fork of it, or a new one."""
+    base = reading.base
+    if base is None:
+        thread = Thread()
+    elif base not in state.threads:
+        thread = base.fork(reading.common)
+        thread.ids.clear()  # another session's ids mean nothing here
+        thread.stored = 0
+    elif reading.common == len(base.slices) and (not reading.fresh or not base.users):
+        thread = base
+        state.threads.remove(base)
+    else:
+        thread = base.fork(reading.common)
+    thread.preamble = list(reading.slices[: len(reading.preamble)])
+    thread.extend(reading.rest[reading.common :], reading.fresh)
+    thread.identify(state.secret)
+    state.threads.append(thread)
+    del state.threads[:-THREADS_PER_SESSION]
+    state.weight = sum(t.weight for t in state.threads)
+    return thread
+
+
+class HistoryCache:
+    """The sessions used most recently, bounded by bytes; also finds keyless ones by how they begin."""
+
+    def __init__(self, max_bytes: int) -> None:
+        self._max_bytes = max_bytes
+        self._states: OrderedDict[bytes, SessionState] = OrderedDict()
+        self._roots: dict[tuple[bytes, int], OrderedDict[bytes, None]] = {}
+        self._weight = 0
+
+    def __len__(self) -> int:
+        return len(self._states)
+
+    @property
+    def weight(self) -> int:
+        """Bytes held, roughly."""
+        return self._weight
+
+    def get(self, session: bytes) -> SessionState | None:
+        """Return what is remembered of a session."""
+        state = self._states.get(session)
+        if state is not None:
+            self._states.move_to_end(session)
+        return state
+
+    def put(self, state: SessionState, before: int) -> None:
+        """Keep a session whose weight was `before` the last time, and forget the ones used longest ago."""
+        self._weight += state.weight - (before if state.id in self._states else 0)
+        self._states[state.id] = state
+        self._states.move_to_end(state.id)
+        while self._weight > self._max_bytes and len(self._states) > 1:
+            self.forget(next(iter(self._states)))
+
+    def forget(self, session: bytes) -> None:
+        """Drop a session from memory (it was erased, or it is the oldest)."""
+        state = self._states.pop(session, None)
+        if state is None:
+            return
+        self._weight -= state.weight
+        for root in state.roots:
+            known = self._roots.get(root)
+            if known is not None:
+                known.pop(session, None)
+                if not known:
+                    del self._roots[root]
+
+    def index_root(self, scope: bytes, state: SessionState, thread: Thread) -> None:
+        """Make a keyless session findable by its first message."""
+        root = (scope, hash(thread.slices[0]))
+        state.roots.add(root)
+        known = self._roots.setdefault(root, OrderedDict())
+        known[state.id] = None
+        known.move_to_end(state.id)
+
+    def rooted(self, scope: bytes, slices: Sequence[bytes], most: int = 32) -> Iterator[Thread]:
+        """Yield threads of keyless sessions that may begin as this request does, the newest sessions last."""
+        for raw in slices[:LONGEST_PREAMBLE]:
+            for session in list(self._roots.get((scope, hash(raw)), ()))[-most:]:
+                state = self._states.get(session)
+                if state is not None:
+                    yield from (t for t in state.threads if t.slices and t.slices[0] == raw)

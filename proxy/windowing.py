@@ -1,0 +1,238 @@
+"""Decide what is sent of a thread: replay a recorded step, start from the deepest baseline, run the trimmers, record.
+
+It drives trimmers and keeps their results; what is old, protected or too much is theirs to know, and the text of a
+summary is the summariser's. It never sees a socket or a wire format.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import replace
+
+from transom.policies.clip import clip
+from transom.policies.items import Message
+from transom.policies.limits import Limits
+from transom.policies.options import Policy
+from transom.policies.protection import Protection
+from transom.policies.trimmer import Trimmer, TrimRequest
+from transom.policies.truncate import Truncate
+from transom.policies.view import Summary, View
+from transom.proxy import recipes
+from transom.proxy.budgets import summary_allowance
+from transom.proxy.folding import Folding, Rehearsal, WriteSummary, as_summary
+from transom.proxy.passes import Decision, Pass, before
+from transom.proxy.threads import SessionState
+from transom.storage.rows import BaselineRow, StepRow
+
+FRAME_TOKENS = 96  # what label and frame of a summary message add to its text, generously
+NEAR_LIMIT = 0.95  # from here on a request is recorded before it is sent: a learned factor may tip it over next time
+LABELS = {"compress": "compressed", "summarize": "compressed", "clear_tool_results": "cleared", "recall": "recalled"}
+ALWAYS = frozenset({"count"})  # trimmers that act on every request, over a limit or not
+
+Trimmers = Callable[[tuple[str, ...]], tuple[tuple[str, Trimmer], ...]]
+FindStep = Callable[[Pass], Awaitable[bytes | None]]
+KeepCut = Callable[[Pass, Decision], None]
+
+
+class Windowing:
+    """Decides views; one for the whole process."""
+
+    def __init__(
+        self,
+        trimmers: Trimmers,
+        count: Callable[[str], int],
+        content: Callable[[Message], str],
+        write_summary: WriteSummary,
+        find_step: FindStep,
+    ) -> None:
+        self._trimmers, self._count, self._content = trimmers, count, content
+        self._write_summary, self._find_step = write_summary, find_step
+        self._deciding: dict[tuple[bytes, ...], asyncio.Future[None]] = {}
+
+    async def decide(self, request: Pass) -> Decision:
+        """Return what is sent. The same request is decided once, also when it comes twice at the same time."""
+        key = (request.state.id, *request.key)
+        while (other := self._deciding.get(key)) is not None:
+            await asyncio.wait([other])
+        done = self._deciding[key] = asyncio.get_running_loop().create_future()
+        try:
+            return await self._replayed(request) or await self._decided(request)
+        finally:
+            del self._deciding[key]
+            done.set_result(None)
+
+    async def _replayed(self, request: Pass) -> Decision | None:
+        recipe = request.state.steps.get(request.key)
+        if recipe is None and request.conversation.known:
+            recipe = await self._find_step(request)
+        return self.read_step(request, recipe) if recipe is not None else None
+
+    def read_step(self, request: Pass, recipe: bytes) -> Decision | None:
+        """Return the decision a step recorded; None if the summary it names is gone."""
+        found = recipes.decode(recipe, lambda i: _summary(request.state, i))
+        if found is None:
+            return None
+        view, labels = found
+        sent = view.size(request.history)
+        over = not request.budget.limits.hold(sent)
+        return Decision(view, before(request), sent, ["replayed", *labels], over_budget=over)
+
+    async def _decided(self, request: Pass) -> Decision:
+        view = self.starting_view(request)
+        decision = Decision(view, before(request), view.size(request.history), [])
+        await self._run(request, decision, Folding(request, self._write_summary), _keep_cut)
+        recipe = recipes.encode(decision.view, tuple(label for label in decision.labels if label != "fits"))
+        request.state.remember_step(request.key, recipe)
+        decision.step = StepRow(request.state.id, *request.key, recipe)
+        return decision
+
+    async def rehearse(self, request: Pass) -> Decision:
+        """Return what would be sent if the policy were enforced; no model is called and nothing is recorded."""
+        thread = request.thread
+        view = thread.rehearsed if thread.rehearsed.reach <= len(request.history) else View()
+        decision = Decision(view, before(request), view.size(request.history), [])
+
+        def keep(_request: Pass, made: Decision) -> None:
+            thread.rehearsed = made.view
+
+        await self._run(request, decision, Rehearsal(request), keep)
+        return decision
+
+    async def _run(self, request: Pass, decision: Decision, folding: Folding, keep: KeepCut) -> None:
+        limits, names = request.budget.limits, request.route.policy.trimmers
+        if not limits.hold(decision.sent) or not ALWAYS.isdisjoint(names):
+            await self._trim(request, decision, folding, keep)
+        if not limits.hold(decision.sent) and request.route.policy.on_unfit == "clip":
+            await self._clip(request, decision, limits)
+        decision.over_budget = not limits.hold(decision.sent)
+        if "recall" in names:
+            await self._recall(request, decision, folding)
+        if limits.tokens is not None and decision.sent.tokens > NEAR_LIMIT * limits.tokens:
+            decision.decisive = True
+        decision.labels = list(dict.fromkeys(decision.labels)) or ["fits"]
+        if decision.over_budget:
+            decision.labels.append("over-budget")
+
+    def starting_view(self, request: Pass) -> View:
+        """Return the view of the deepest baseline in this thread, with what the client broke since left out."""
+        thread, history = request.thread, request.history
+        for row in request.state.baselines:
+            if row.position >= len(history) or thread.ids[row.position] != row.at:
+                continue
+            if row.kind == "cut" and row.policy != request.cut_policy:
+                continue
+            found = recipes.decode(row.recipe, lambda i: _summary(request.state, i))
+            if found is None:
+                continue
+            broken = Protection(history, request.route.policy).broken() if found[0].start else frozenset()
+            return found[0].without((), broken) if broken else found[0]
+        return View()
+
+    async def _trim(self, request: Pass, decision: Decision, folding: Folding, keep: KeepCut) -> None:
+        """Run the trimmers in order, each on what the one before left, until every limit holds."""
+        policy = request.route.policy
+        limits = request.budget.reachable(Protection(request.history, policy).floor(decision.view))
+        persist = True
+        for name, trimmer in self._trimmers(policy.trimmers):
+            if name == "recall" or (limits.hold(decision.sent) and name not in ALWAYS):
+                continue
+            folding.view, folding.over_tokens = decision.view, limits.over_tokens(decision.sent)
+            folding.allowance = summary_allowance(policy, limits)
+            result = await trimmer.trim(self._trim_request(request, decision.view, limits, policy, folding))
+            persist = persist and not folding.failed
+            if result.trimmed:
+                _apply(request, decision, name, result.view)
+                persist = persist and result.persist
+                if persist:
+                    keep(request, decision)
+        decision.waited_s = folding.waited_s
+
+    def _trim_request(self, request: Pass, view: View, limits: Limits, policy: Policy, folding: Folding) -> TrimRequest:
+        largest = folding.allowance + FRAME_TOKENS
+        return TrimRequest(request.history, view, limits, policy, largest, folding, self._count, self._content)
+
+    async def _clip(self, request: Pass, decision: Decision, limits: Limits) -> None:
+        """Shorten what cannot be removed; with that done a cut may be worth it again."""
+        if limits.tokens is None:
+            return
+        view = clip(request.history, decision.view, limits.tokens, self._count, self._content)
+        if view is not decision.view:
+            _apply(request, decision, "clip", view, label="clipped")
+        if not limits.hold(decision.sent):
+            request_ = self._trim_request(request, decision.view, limits, request.route.policy, Rehearsal(request))
+            result = await Truncate().trim(request_)
+            if result.trimmed:
+                _apply(request, decision, "truncate", result.view)
+
+    async def _recall(self, request: Pass, decision: Decision, folding: Folding) -> None:
+        """Bring back what the newest user message asks for of what is cut: once per user turn."""
+        last_user = request.history.outline.last_user
+        if last_user is None or not decision.view.start:
+            return
+        thread, turn = request.thread, request.thread.ids[last_user]
+        if thread.recalled is None or thread.recalled[0] != turn:
+            for name, trimmer in self._trimmers(request.route.policy.trimmers):
+                if name == "recall":
+                    limits = Limits(decision.sent.tokens + request.route.policy.recall_tokens)
+                    trim = self._trim_request(request, decision.view, limits, request.route.policy, folding)
+                    thread.recalled = (turn, (await trimmer.trim(trim)).view.recalled)
+        recalled = thread.recalled[1] if thread.recalled is not None else None
+        if recalled is not None and decision.view.keeps(recalled.before):
+            _apply(request, decision, "recall", replace(decision.view, recalled=recalled))
+            decision.removed.pop("recall", None)
+
+    async def shrink(self, request: Pass, decision: Decision, target: int) -> Decision | None:
+        """Return a strictly smaller decision after the upstream found this one too long; None if nothing can go.
+
+        `target` is what the view should come down to, in o200k tokens.
+        """
+        policy = request.route.policy.model_copy(update={"trim_to": 1.0, "keep_recent_iterations": 1})
+        smaller = replace(decision, labels=[x for x in decision.labels if x not in ("fits", "replayed")], removed={})
+        smaller.baselines = []
+        limits = Limits(target)
+        request_ = self._trim_request(request, decision.view, limits, policy, Rehearsal(request))
+        result = await Truncate().trim(request_)
+        if result.trimmed:
+            _apply(request, smaller, "truncate", result.view)
+            _keep_cut(request, smaller)
+        if smaller.sent.tokens > target:
+            view = clip(request.history, smaller.view, target, self._count, self._content)
+            if view is not smaller.view:
+                _apply(request, smaller, "clip", view, label="clipped")
+        if smaller.sent.tokens >= decision.sent.tokens:
+            return None
+        recipe = recipes.encode(smaller.view, tuple(smaller.labels))
+        request.state.remember_step(request.key, recipe)
+        smaller.step = StepRow(request.state.id, *request.key, recipe)
+        return smaller
+
+
+def _apply(request: Pass, decision: Decision, name: str, view: View, *, label: str | None = None) -> None:
+    """Take over a trimmer's view, and what it did to the size."""
+    size = view.size(request.history)
+    added = view.summary_message is not None and decision.view.summary_message is None
+    decision.removed[name] = max(0, decision.sent.items - size.items + added)
+    decision.view, decision.sent, decision.decisive = view, size, True
+    decision.labels.append(label or LABELS.get(name, "cut"))
+
+
+def _keep_cut(request: Pass, decision: Decision) -> None:
+    """Make a cut the baseline of later requests; a summary's own baseline was recorded when it was made."""
+    view = decision.view
+    if not view.reach or (view.carrier is None and view.summary is not None and view.summary.upto == view.reach):
+        return
+    row = BaselineRow(
+        session=request.state.id,
+        at=request.thread.ids[view.reach - 1],
+        position=view.reach - 1,
+        kind="cut",
+        policy=request.cut_policy,
+        recipe=recipes.encode(view),
+        summary=view.summary.id if view.summary else None,
+    )
+    decision.baselines.append(row)
+    request.state.remember_baseline(row)
+
+
+def _summary(state: SessionState, summary: bytes) -> Summary | None:
+    row = state.summaries.get(summary)
+    return None if row is None else as_summary(row)
