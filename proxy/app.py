@@ -2,6 +2,7 @@
 
 import asyncio
 import importlib
+import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -20,6 +21,7 @@ from transom.policies.items import Message
 from transom.policies.registry import trimmers
 from transom.policies.trimmer import Trimmer
 from transom.proxy.admin.api import Admin
+from transom.proxy.ahead import Ahead
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import Attempts
 from transom.proxy.chat import ChatEndpoint
@@ -78,6 +80,7 @@ class Transom:
         self.store = SqlStore.open(
             config.storage.url, synchronous=config.storage.synchronous, timeout_s=config.storage.timeout_s
         )
+        self._holder = secrets.token_hex(8)
         self._cache = HistoryCache(int(config.limits.history_cache_mb * 1_048_576))
         self._links = Links()
         self._tokenizer = Tokenizer()
@@ -88,7 +91,8 @@ class Transom:
             "demo": DemoUpstream(self._tokenizer.count),
         }
         self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes)
-        chat = self._chat(shared=not config.storage.is_sqlite)
+        self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
+        chat = self._chat(shared=self._shared)
         rest = self._rest(with_admin=config.server.admin_port is None)
         self.app = self._layers(Front(chat, rest))
         self.admin_app = self._layers(self._admin_site()) if config.server.admin_port is not None else None
@@ -105,7 +109,8 @@ class Transom:
         recorder = Recorder(self.store, self._links, self._parse, self.metrics)
         calls = SummaryCalls(upstream_of, self.metrics)
         count = self._tokenizer.count
-        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary)
+        lease, release = (self._lease, self._release) if shared else (None, None)
+        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary, lease, release)
         self._summariser = Summariser(tools, self.metrics)
         known: dict[tuple[str, ...], tuple[tuple[str, Trimmer], ...]] = {}
 
@@ -115,7 +120,8 @@ class Transom:
             return known[names]
 
         factors, windows = Factors(self.store, shared=shared), LearnedWindows(time.monotonic)
-        windowing = Windowing(trimmers_of, count, content_text, self._summariser.write, self._find_step)
+        windowing = Windowing(trimmers_of, count, content_text, self._summariser, self._find_step)
+        self._ahead = Ahead(windowing, self._summariser, lambda: self._drain.draining)
         preparation = Preparation(
             settings=self._settings,
             sessions=Sessions(self.store, self._cache, self._links, self._parse, shared=shared),
@@ -132,15 +138,27 @@ class Transom:
             factors=factors,
             windows=windows,
             metrics=self.metrics,
+            ahead=self._ahead,
+            find_step=self._find_step if shared else None,
         )
         return ChatEndpoint(preparation, courier, self._drain.expired)
 
     async def _find_step(self, request: Pass) -> bytes | None:
+        """Return the recipe stored for this very request; another process may have written it, and its summary."""
         try:
             row = await self.store.step(request.state.id, *request.key)
+            if row is not None and self._shared:
+                loaded = await self.store.load(request.state.id, [request.conversation.head])
+                request.state.summaries.update(loaded.summaries)
         except StorageError:
             return None
         return row.recipe if row is not None else None
+
+    async def _lease(self, session: bytes, root: bytes, seconds: float) -> bool:
+        return await self.store.lease(session, root, self._holder, seconds)
+
+    async def _release(self, session: bytes, root: bytes) -> None:
+        await self.store.release(session, root, self._holder)
 
     def _forget(self, session: bytes) -> None:
         self._cache.forget(session)
@@ -192,6 +210,7 @@ class Transom:
             for task in tasks:
                 task.cancel()
             await asyncio.gather(*tasks, return_exceptions=True)
+            await self._ahead.close()
             await self._summariser.close()
             for upstream in self._upstreams.values():
                 with suppress(Exception):

@@ -10,6 +10,7 @@ from collections.abc import Awaitable
 from dataclasses import dataclass, replace
 
 from transom.proxy import errors
+from transom.proxy.ahead import Ahead
 from transom.proxy.answers import JSON, Answer, waited
 from transom.proxy.attempts import Attempts, Form, Refused
 from transom.proxy.exchange import Exchange, Headers
@@ -22,7 +23,7 @@ from transom.proxy.relay import OutOfTools, gave_up, read_whole
 from transom.proxy.stream_relay import StreamRelay
 from transom.proxy.upstream.base import UpstreamReply
 from transom.proxy.upstream.headers import is_event_stream, response_headers
-from transom.proxy.windowing import Windowing
+from transom.proxy.windowing import FindStep, Windowing
 from transom.proxy.wire import convert
 from transom.proxy.wire.reply import Reply
 
@@ -40,6 +41,8 @@ class Courier:
     factors: Factors
     windows: LearnedWindows
     metrics: Metrics
+    ahead: Ahead
+    find_step: FindStep | None  # where other processes decide too: what was decided first counts
 
 
 class Delivery:
@@ -66,6 +69,20 @@ class Delivery:
             await self._committed(future, storage.timeout_s)
             if strict and exchange.storage_failed:
                 raise errors.StorageUnavailable
+            await self._agree()
+
+    async def _agree(self) -> None:
+        """Send what was decided first, should another process have decided this very request at the same time."""
+        exchange, find = self._exchange, self._courier.find_step
+        request, decision = exchange.request, exchange.decision
+        if find is None or request is None or decision is None or decision.step is None:
+            return
+        recipe = await find(request)
+        if recipe is not None and recipe != decision.step.recipe:
+            first = self._courier.windowing.read_step(request, recipe)
+            if first is not None:
+                request.state.remember_step(request.key, recipe)
+                Preparation.settle(exchange, first)
 
     async def _committed(self, work: Awaitable[None] | None, seconds: float) -> None:
         if work is None:
@@ -119,16 +136,19 @@ class Delivery:
 
         Raises UpstreamError; what has gone out to the client by then stays.
         """
-        form = self._courier.attempts.form(self._exchange)
+        exchange = self._exchange
+        form = self._courier.attempts.form(exchange)
         try:
             await self._attempt(form)
         except OutOfTools:
             try:
-                if not self._exchange.call.has_tools:
+                if not exchange.call.has_tools:
                     raise
                 await self._attempt(replace(form, drop_tools=True, first=False))
             except OutOfTools:
                 await self._give_up()
+        if exchange.status == 200:
+            self._courier.ahead.consider(exchange)
 
     async def _attempt(self, form: Form) -> None:
         exchange, model = self._exchange, self._exchange.route.model

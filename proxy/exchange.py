@@ -4,6 +4,7 @@ import time
 from dataclasses import dataclass, field
 
 from transom.policies.tool_limit import Reason
+from transom.policies.view import Size
 from transom.proxy.budgets import Budget
 from transom.proxy.config.settings import Route, Settings
 from transom.proxy.modes import Mode
@@ -38,6 +39,7 @@ class Exchange:
     labels: list[str] = field(default_factory=list)
     sent: Sent | None = None
     stable: int = 0
+    reply_size: Size = Size(0, 0)  # of the answer's first choice
     status: int = 0
     upstream_s: float = 0.0  # time spent waiting for the upstream
     waited_s: float = 0.0  # time spent waiting for a summary

@@ -1,8 +1,10 @@
 """Folds: what a trimmer asks to have summarised, and the two ways to answer it: for real, or as a rehearsal."""
 
+import asyncio
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from transom.policies.view import Summary, View
 from transom.proxy.passes import Pass
@@ -20,6 +22,8 @@ class FoldJob:
     placed: Callable[[Summary], View]
     over_tokens: bool  # whether the token limit is exceeded, or only the item limit
     allowance: int  # tokens of the summary's text
+    current_turn: bool  # whether work done since the last user message is in it
+    wait_s: float  # how long the one who asks waits
 
     @property
     def replaced_tokens(self) -> int:
@@ -29,33 +33,77 @@ class FoldJob:
         return sum(messages[p].tokens for p in self.span) + (previous.tokens if previous else 0)
 
 
-WriteSummary = Callable[[FoldJob], Awaitable[SummaryRow | None]]
+class Summaries(Protocol):
+    """Who writes summaries, as those see it who need one."""
+
+    async def write(self, job: FoldJob) -> SummaryRow | None:
+        """Return a summary, or None if there is none to be had in time."""
+        ...
+
+    def running(self, request: Pass) -> "asyncio.Task[SummaryRow | None] | None":
+        """Return the fold of this very thread that is under way, whoever asked for it."""
+        ...
+
+    def joined(self, request: Pass) -> None:
+        """Count a request that made use of another one's fold."""
+        ...
 
 
 class Folding:
     """Asks for summaries on behalf of one pass, and remembers whether one was made or failed."""
 
-    def __init__(self, request: Pass, write: WriteSummary) -> None:
+    def __init__(self, request: Pass, summaries: Summaries, wait_s: float) -> None:
         self._request = request
-        self._write = write
+        self._summaries = summaries
+        self._wait_s = wait_s
         self.view = View()
         self.over_tokens = False
         self.allowance = 0
         self.made = False
         self.failed = False
         self.waited_s = 0.0
+        self.blocked = False  # another fold of this thread is under way and was waited for long enough
 
     async def __call__(
         self, span: Sequence[int], upto: int | None = None, placed: Callable[[Summary], View] | None = None
     ) -> Summary | None:
+        if self.blocked or not self._worth(span):
+            self.failed = True
+            return None
         end = span[-1] + 1 if upto is None else upto
-        put = placed or self._standard(span, end)
-        job = FoldJob(self._request, self.view, tuple(span), end, put, self.over_tokens, self.allowance)
+        last_user = self._request.history.outline.last_user
+        job = FoldJob(
+            request=self._request,
+            view=self.view,
+            span=tuple(span),
+            upto=end,
+            placed=placed or self._standard(span, end),
+            over_tokens=self.over_tokens,
+            allowance=self.allowance,
+            current_turn=last_user is not None and end > last_user,
+            wait_s=self._wait_s,
+        )
         started = time.perf_counter()
-        row = await self._write(job)
+        row = await self._summaries.write(job)
         self.waited_s += time.perf_counter() - started
         self.made, self.failed = row is not None, self.failed or row is None
         return None if row is None else as_summary(row)
+
+    async def join(self) -> bool:
+        """Wait for a fold of this thread that is under way; tell whether it has ended, so that one may look again."""
+        task = self._summaries.running(self._request)
+        if task is None:
+            return False
+        started = time.perf_counter()
+        done, _ = await asyncio.wait([task], timeout=self._wait_s)
+        self.waited_s += time.perf_counter() - started
+        self.blocked = not done
+        if done:
+            self._summaries.joined(self._request)
+        return bool(done)
+
+    def _worth(self, _span: Sequence[int]) -> bool:
+        return True
 
     def _standard(self, span: Sequence[int], upto: int) -> Callable[[Summary], View]:
         view, taken = self.view, set(span)
@@ -72,7 +120,7 @@ class Rehearsal(Folding):
     """Answers with a summary of the allowed size that nobody wrote: for policies that are only watched."""
 
     def __init__(self, request: Pass) -> None:
-        super().__init__(request, _nobody)
+        super().__init__(request, _Nobody(), 0)
 
     async def __call__(
         self, span: Sequence[int], upto: int | None = None, placed: Callable[[Summary], View] | None = None
@@ -81,5 +129,23 @@ class Rehearsal(Folding):
         return Summary(b"rehearsal", "", self.allowance, span[-1] + 1 if upto is None else upto)
 
 
-async def _nobody(_job: FoldJob) -> SummaryRow | None:
-    return None
+class _Nobody:
+    async def write(self, _job: FoldJob) -> SummaryRow | None:
+        return None
+
+    def running(self, _request: Pass) -> None:
+        return None
+
+    def joined(self, _request: Pass) -> None:
+        return None
+
+
+class Background(Folding):
+    """Folds ahead of need: nobody waits but the task itself, and small spans are left for later."""
+
+    def __init__(self, request: Pass, summaries: Summaries) -> None:
+        super().__init__(request, summaries, request.route.policy.summary_timeout)
+
+    def _worth(self, span: Sequence[int]) -> bool:
+        messages = self._request.history.messages
+        return sum(messages[p].tokens for p in span) >= self._request.route.policy.min_span_tokens

@@ -5,6 +5,7 @@ import time
 from collections.abc import Sequence
 
 from transom.policies.items import Message
+from transom.policies.view import Size
 from transom.proxy.exchange import Exchange
 from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
@@ -84,6 +85,8 @@ class Recorder:
         """Write the model's answer, and what became of the request."""
         conversation = exchange.conversation
         made = await self._parse(reply.messages, 0) if reply is not None and reply.messages else []
+        if made:
+            exchange.reply_size = Size(made[0].tokens, made[0].items)
         head = conversation.head or None
         ids = [identity.message_id(conversation.state.secret, head, m.digest) for m in made]
         links = self._reply_links(conversation, made)

@@ -8,6 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Protocol
 
@@ -19,11 +20,14 @@ from transom.proxy import recipes
 from transom.proxy.config.settings import Model
 from transom.proxy.folding import FoldJob, as_summary
 from transom.proxy.metrics import Metrics, SummaryOutcome
+from transom.proxy.passes import Pass
 from transom.proxy.threads import Thread
 from transom.storage.rows import BaselineRow, SummaryRow
+from transom.storage.store import StorageError
 
 FAILURES_TO_OPEN = 2
 BREAKER_S = 60.0
+LEASE_SPARE_S = 5.0  # a lease outlives the call it covers by this much
 REASONING_TOKENS = 4_096  # more room for models that think before they write
 PROMPT_TOKENS = 700  # instruction, fences and reminder, generously
 SMALLEST_CHUNK = 256  # tokens of transcript per call, however small the summariser's window is
@@ -63,6 +67,17 @@ class Tools:
     spoken: Callable[[Message], render.Spoken]
     count: Callable[[str], int]
     store: Callable[[FoldJob, SummaryRow, BaselineRow], Awaitable[None]]
+    lease: Callable[[bytes, bytes, float], Awaitable[bool]] | None = None  # None: no other process folds
+    release: Callable[[bytes, bytes], Awaitable[None]] | None = None
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Running:
+    """A fold under way: it ends before position `upto`, with the message of id `at`."""
+
+    upto: int
+    at: bytes
+    task: asyncio.Task[SummaryRow | None]
 
 
 class Summariser:
@@ -71,30 +86,67 @@ class Summariser:
     def __init__(self, tools: Tools, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
         self._spoken, self._count = tools.spoken, tools.count
+        self._lease, self._release = tools.lease, tools.release
         self._metrics, self._clock = metrics, clock
-        self._running: dict[tuple[bytes, bytes, bytes, str], asyncio.Task[SummaryRow | None]] = {}
+        self._running: dict[bytes, list[Running]] = {}
 
     async def write(self, job: FoldJob) -> SummaryRow | None:
         """Return the summary of a span, or None if there is none to be had within the policy's `summary_wait`."""
-        request, policy = job.request, job.request.route.policy
+        request = job.request
         if self._breaker_open(request.thread):
             self._outcome(job, "breaker_open")
             return None
-        previous = job.view.summary
-        at = request.thread.ids[job.upto - 1]
-        key = (request.state.id, at, previous.id if previous else b"", self._model_of(job).name)
-        task = self._running.get(key)
+        task = self.running(request)
         if task is None:
-            task = self._running[key] = asyncio.create_task(self._write(job, at))
-            task.add_done_callback(lambda _: self._running.pop(key, None))
+            if not await self._sole(job):
+                return None
+            task = self._start(job)
         else:
             self._outcome(job, "reused")
-        done, _ = await asyncio.wait([task], timeout=policy.summary_wait)
+        done, _ = await asyncio.wait([task], timeout=job.wait_s)
         return task.result() if done else None
+
+    def running(self, request: Pass) -> asyncio.Task[SummaryRow | None] | None:
+        """Return the fold of this very thread that is under way: one whose last message stands in it."""
+        ids = request.thread.ids
+        for fold in self._running.get(request.state.id, ()):
+            if fold.upto <= len(request.history) and ids[fold.upto - 1] == fold.at:
+                return fold.task
+        return None
+
+    def joined(self, request: Pass) -> None:
+        """Count a request that made use of another one's fold."""
+        tenant, route = request.conversation.caller.tenant, request.route
+        self._metrics.summary(tenant.name, route.policy_name, tenant.summary_route(route).label, "reused")
+
+    def _start(self, job: FoldJob) -> asyncio.Task[SummaryRow | None]:
+        session, at = job.request.state.id, job.request.thread.ids[job.upto - 1]
+        fold = Running(job.upto, at, asyncio.create_task(self._write(job, at)))
+        folds = self._running.setdefault(session, [])
+        folds.append(fold)
+
+        def ended(_task: object) -> None:
+            folds.remove(fold)
+            if not folds:
+                self._running.pop(session, None)
+
+        fold.task.add_done_callback(ended)
+        return fold.task
+
+    async def _sole(self, job: FoldJob) -> bool:
+        """Take the thread's lease where other processes may fold it too; tell whether it is ours."""
+        if self._lease is None:
+            return True
+        request = job.request
+        seconds = request.route.policy.summary_timeout + LEASE_SPARE_S
+        try:
+            return await self._lease(request.state.id, request.thread.ids[0], seconds)
+        except StorageError:
+            return False
 
     async def close(self) -> None:
         """Cancel what is under way."""
-        tasks = list(self._running.values())
+        tasks = [fold.task for folds in self._running.values() for fold in folds]
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
@@ -107,6 +159,14 @@ class Summariser:
         return False
 
     async def _write(self, job: FoldJob, at: bytes) -> SummaryRow | None:
+        try:
+            return await self._judged(job, at)
+        finally:
+            if self._release is not None:
+                with suppress(StorageError):
+                    await self._release(job.request.state.id, job.request.thread.ids[0])
+
+    async def _judged(self, job: FoldJob, at: bytes) -> SummaryRow | None:
         thread = job.request.thread
         model = self._model_of(job)
         try:
@@ -159,9 +219,7 @@ class Summariser:
         carried = constraints.merged(
             old, constraints.verified(quotes, said), self._count, policy.constraints_max_tokens
         )
-        last_user = request.history.outline.last_user
-        current = last_user is not None and job.upto > last_user
-        text = render.summary_text(body or "", constraints.section(carried), current_turn=current)
+        text = render.summary_text(body or "", constraints.section(carried), current_turn=job.current_turn)
         row = SummaryRow(
             id=secrets.token_bytes(16),
             session=request.state.id,

@@ -11,14 +11,14 @@ from dataclasses import replace
 from transom.policies.clip import clip
 from transom.policies.items import Message
 from transom.policies.limits import Limits
-from transom.policies.options import Policy
+from transom.policies.options import SUMMARIZING, Policy
 from transom.policies.protection import Protection
 from transom.policies.trimmer import Trimmer, TrimRequest
 from transom.policies.truncate import Truncate
-from transom.policies.view import Summary, View
+from transom.policies.view import Size, Summary, View
 from transom.proxy import recipes
 from transom.proxy.budgets import summary_allowance
-from transom.proxy.folding import Folding, Rehearsal, WriteSummary, as_summary
+from transom.proxy.folding import Background, Folding, Rehearsal, Summaries, as_summary
 from transom.proxy.passes import Decision, Pass, before
 from transom.proxy.threads import SessionState
 from transom.storage.rows import BaselineRow, StepRow
@@ -41,11 +41,11 @@ class Windowing:
         trimmers: Trimmers,
         count: Callable[[str], int],
         content: Callable[[Message], str],
-        write_summary: WriteSummary,
+        summaries: Summaries,
         find_step: FindStep,
     ) -> None:
         self._trimmers, self._count, self._content = trimmers, count, content
-        self._write_summary, self._find_step = write_summary, find_step
+        self._summaries, self._find_step = summaries, find_step
         self._deciding: dict[tuple[bytes, ...], asyncio.Future[None]] = {}
 
     async def decide(self, request: Pass) -> Decision:
@@ -79,7 +79,9 @@ class Windowing:
     async def _decided(self, request: Pass) -> Decision:
         view = self.starting_view(request)
         decision = Decision(view, before(request), view.size(request.history), [])
-        await self._run(request, decision, Folding(request, self._write_summary), _keep_cut)
+        await self._run(
+            request, decision, Folding(request, self._summaries, request.route.policy.summary_wait), _keep_cut
+        )
         recipe = recipes.encode(decision.view, tuple(label for label in decision.labels if label != "fits"))
         request.state.remember_step(request.key, recipe)
         decision.step = StepRow(request.state.id, *request.key, recipe)
@@ -99,6 +101,10 @@ class Windowing:
 
     async def _run(self, request: Pass, decision: Decision, folding: Folding, keep: KeepCut) -> None:
         limits, names = request.budget.limits, request.route.policy.trimmers
+        if not limits.hold(decision.sent) and await folding.join():
+            # Somebody else's fold of this thread is done: what it left is where this request starts from.
+            decision.view = self.starting_view(request)
+            decision.sent = decision.view.size(request.history)
         if not limits.hold(decision.sent) or not ALWAYS.isdisjoint(names):
             await self._trim(request, decision, folding, keep)
         if not limits.hold(decision.sent) and request.route.policy.on_unfit == "clip":
@@ -179,6 +185,28 @@ class Windowing:
         if recalled is not None and decision.view.keeps(recalled.before):
             _apply(request, decision, "recall", replace(decision.view, recalled=recalled))
             decision.removed.pop("recall", None)
+
+    async def fold_ahead(self, request: Pass, size: Size) -> None:
+        """Fold in the background what the thread's next request would need folded; it starts at `size`.
+
+        The next request brings a turn, so one turn less is kept than the policy says.
+        """
+        policy, limits = request.route.policy, request.budget.limits
+        mark = policy.compact_at or 1.0
+        low = Limits(*(None if x is None else int(x * mark) for x in (limits.tokens, limits.items)))
+        ahead = policy.model_copy(
+            update={
+                "keep_recent_turns": max(1, policy.keep_recent_turns - 1),
+                "trim_to": min(1.0, policy.trim_to / mark),
+            }
+        )
+        view = self.starting_view(request)
+        folding = Background(request, self._summaries)
+        folding.view, folding.over_tokens = view, limits.tokens is not None and size.tokens > mark * limits.tokens
+        folding.allowance = summary_allowance(policy, limits)
+        for name, trimmer in self._trimmers(policy.trimmers):
+            if name in SUMMARIZING:
+                await trimmer.trim(self._trim_request(request, view, low, ahead, folding))
 
     async def shrink(self, request: Pass, decision: Decision, target: int) -> Decision | None:
         """Return a strictly smaller decision after the upstream found this one too long; None if nothing can go.
