@@ -1,30 +1,32 @@
 """Send an exchange upstream, once more in another form where the first was refused; nothing here talks to the client.
 
 The other forms: without tools at the tool-call cap, for servers that do not know `tool_choice: "none"`; with the
-summary merged into the system message, for models whose template allows one system message only.
+summary merged into the system message, for models whose template allows one system message only; with neighbours of
+role user merged, for those that demand alternating roles.
 """
 
 import re
 import time
 from dataclasses import dataclass, replace
 
+from transom.policies.view import View
 from transom.proxy.exchange import Exchange
 from transom.proxy.metrics import Metrics
 from transom.proxy.summary_calls import UpstreamOf
 from transom.proxy.upstream.auth import error_reply
 from transom.proxy.upstream.base import UpstreamReply, UpstreamRequest
 from transom.proxy.upstream.headers import request_headers
-from transom.proxy.views import payloads, summary_role
+from transom.proxy.views import payloads
 from transom.proxy.wire.chat import compose
 
 ERROR_BYTES = 4 * 1024 * 1024
 NO_TOOLS = b'"none"'
-ROLE_REFUSAL = re.compile(
+SYSTEM_REFUSAL = re.compile(
     rb"system (?:message|role|prompt)[^\"]{0,60}(?:must|should|only|not supported|at the begin|first)"
-    rb"|roles? must alternate|only (?:user|one system)|unexpected role|multiple system|single.system"
-    rb"|conversation roles",
+    rb"|only (?:user|one system)|unexpected role|multiple system|single.system",
     re.IGNORECASE,
 )
+ALTERNATE_REFUSAL = re.compile(rb"roles?[^\"]{0,40}alternat|alternat[^\"]{0,40}roles?", re.IGNORECASE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +35,7 @@ class Form:
 
     drop_tools: bool = False
     merged: bool = False
+    alternate: bool = False
     first: bool = True
 
 
@@ -51,10 +54,12 @@ class Attempts:
     def __init__(self, upstream_of: UpstreamOf, metrics: Metrics) -> None:
         self._upstream_of, self._metrics = upstream_of, metrics
         self._merged: set[str] = set()
+        self._alternate: set[str] = set()
 
     def form(self, exchange: Exchange) -> Form:
         """Return the form to begin with."""
-        return Form(merged=exchange.route.model.name in self._merged)
+        model = exchange.route.model.name
+        return Form(merged=model in self._merged, alternate=model in self._alternate)
 
     async def send(self, exchange: Exchange, form: Form) -> UpstreamReply | Refused:
         """Send in this form, then in the forms a refusal calls for; return the answer, or the last refusal."""
@@ -77,15 +82,28 @@ class Attempts:
     def _other_form(self, exchange: Exchange, form: Form, status: int, body: bytes) -> Form | None:
         if status not in (400, 404, 422, 500):
             return None
-        view = exchange.decision.view if exchange.decision else None
-        if view is not None and view.summary is not None and not form.merged and ROLE_REFUSAL.search(body):
-            policy, history = exchange.route.policy, exchange.conversation.history
-            if summary_role(history, policy, merged=False) != "merged" and policy.summary_role == "auto":
-                self._merged.add(exchange.route.model.name)
-                return replace(form, merged=True, first=False)
+        if exchange.decision is not None and not exchange.decision.view.is_whole:
+            other = self._other_roles(exchange, form, body)
+            if other is not None:
+                return other
         if exchange.capped and status != 500 and not form.drop_tools and exchange.call.has_tools:
             return replace(form, drop_tools=True, first=False)
         return None
+
+    def _other_roles(self, exchange: Exchange, form: Form, body: bytes) -> Form | None:
+        """Return the form for a model that refused the roles of a cut view, and remember it."""
+        model, policy = exchange.route.model.name, exchange.route.policy
+        view = exchange.decision.view if exchange.decision is not None else View()
+        other = form
+        if ALTERNATE_REFUSAL.search(body):
+            self._alternate.add(model)
+            other = replace(other, alternate=True)
+        elif not SYSTEM_REFUSAL.search(body):
+            return None
+        if view.summary_message is not None and policy.summary_role == "auto":
+            self._merged.add(model)
+            other = replace(other, merged=True)
+        return replace(other, first=False) if other != form else None
 
     async def _send_once(self, exchange: Exchange, form: Form) -> UpstreamReply:
         model, call, caller = exchange.route.model, exchange.call, exchange.conversation.caller
@@ -111,7 +129,7 @@ class Attempts:
         if decision is None or decision.view.is_whole:
             sent = [m.payload for m in history.preamble] + [m.payload for m in history.messages[: len(history)]]
         else:
-            sent = payloads(history, decision.view, exchange.route.policy, merged=form.merged)
+            sent = payloads(history, decision.view, exchange.route.policy, merged=form.merged, alternate=form.alternate)
         if exchange.note is not None:
             sent.append(exchange.note)
         return compose(

@@ -62,10 +62,9 @@ class Delivery:
         strict = storage.on_error == "fail"
         if exchange.storage_failed and strict:
             raise errors.StorageUnavailable
-        future = self._courier.recorder.begin(exchange)
-        if future is None:
-            return
-        if strict or (exchange.decision is not None and exchange.decision.decisive):
+        decisive = strict or (exchange.decision is not None and exchange.decision.decisive)
+        future = self._courier.recorder.begin(exchange, at_once=decisive)
+        if future is not None:
             await self._committed(future, storage.timeout_s)
             if strict and exchange.storage_failed:
                 raise errors.StorageUnavailable

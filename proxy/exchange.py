@@ -1,5 +1,6 @@
 """One chat completion on its way through: what is known of it so far; it does nothing itself."""
 
+import asyncio
 import time
 from dataclasses import dataclass, field
 
@@ -12,6 +13,7 @@ from transom.proxy.passes import Decision, Pass
 from transom.proxy.sessions import Conversation
 from transom.proxy.threads import Sent
 from transom.proxy.wire.chat import ChatCall
+from transom.storage.rows import Batch
 
 Headers = list[tuple[bytes, bytes]]
 
@@ -41,6 +43,8 @@ class Exchange:
     stable: int = 0
     reply_size: Size = Size(0, 0)  # of the answer's first choice
     status: int = 0
+    pending: Batch | None = None  # rows that wait for those of the answer
+    pending_timer: asyncio.TimerHandle | None = None
     upstream_s: float = 0.0  # time spent waiting for the upstream
     waited_s: float = 0.0  # time spent waiting for a summary
 

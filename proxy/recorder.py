@@ -3,6 +3,7 @@
 import asyncio
 import time
 from collections.abc import Sequence
+from functools import partial
 
 from transom.policies.items import Message
 from transom.policies.view import Size
@@ -26,6 +27,7 @@ from transom.storage.rows import (
 )
 from transom.storage.store import Store
 
+PATIENCE_S = 0.05  # how long a request's rows wait for its answer's
 MOST_PREAMBLES = 64  # remembered as stored, per session: a prompt with a clock makes one a request
 
 
@@ -35,11 +37,15 @@ class Recorder:
     def __init__(self, store: Store, links: Links, parse: ReadMessages, metrics: Metrics) -> None:
         self._store, self._links, self._parse, self._metrics = store, links, parse, metrics
 
-    def begin(self, exchange: Exchange) -> "asyncio.Future[None] | None":
-        """Write what is known before the upstream answers: session, new messages, step, baselines, request."""
+    def begin(self, exchange: Exchange, *, at_once: bool) -> "asyncio.Future[None] | None":
+        """Write what is known before the upstream answers: session, new messages, step, baselines, request.
+
+        Unless `at_once`, the rows wait a moment for those of the answer: one commit serves both where it comes fast.
+        """
         conversation, decision = exchange.conversation, exchange.decision
         if not conversation.persist:
             return None
+        self._flush_waiting(conversation)
         batch = Batch(requests=[_request_row(exchange, None, complete=False)])
         self._add_session(batch, conversation)
         _add_preamble(batch, conversation)
@@ -47,7 +53,33 @@ class Recorder:
         if decision is not None and decision.step is not None:
             batch.steps.append(decision.step)
             batch.baselines.extend(decision.baselines)
-        return self._write(exchange, batch)
+        if at_once:
+            return self._write(exchange, batch)
+        exchange.pending = batch
+        conversation.state.flush = partial(self._flush, exchange)
+        exchange.pending_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._flush, exchange)
+        return None
+
+    def _flush(self, exchange: Exchange) -> None:
+        batch, exchange.pending = exchange.pending, None
+        if batch is not None:
+            self._write(exchange, batch)
+
+    @staticmethod
+    def _flush_waiting(conversation: Conversation) -> None:
+        """Write what waits of this session first: rows refer to those of the requests before."""
+        flush, conversation.state.flush = conversation.state.flush, None
+        if flush is not None:
+            flush()
+
+    def _pending(self, exchange: Exchange) -> Batch:
+        """Return the rows that still wait, without the request's own, to be written with the answer's."""
+        if exchange.pending_timer is not None:
+            exchange.pending_timer.cancel()
+        batch, exchange.pending = exchange.pending or Batch(), None
+        self._flush_waiting(exchange.conversation)
+        batch.requests.clear()
+        return batch
 
     def again(self, exchange: Exchange) -> "asyncio.Future[None] | None":
         """Write the baselines of a view that was made smaller after the upstream refused the first."""
@@ -94,7 +126,8 @@ class Recorder:
             self._links.keep(link, conversation.state.id)
         if not conversation.persist:
             return None
-        batch = Batch(requests=[_request_row(exchange, reply, complete=complete, ids=ids)])
+        batch = self._pending(exchange)
+        batch.requests.append(_request_row(exchange, reply, complete=complete, ids=ids))
         keep_text = conversation.caller.tenant.store == "full"
         seen: set[bytes] = set()
         for message, made_id in zip(made, ids, strict=True):
@@ -119,7 +152,8 @@ class Recorder:
         conversation = job.request.conversation
         if not conversation.persist:
             return
-        batch = Batch(summaries=[row], baselines=[baseline])
+        self._flush_waiting(conversation)
+        batch = Batch(summaries=[row], baselines=[baseline])  # what it refers to goes with it, pending or not
         self._add_session(batch, conversation)
         self._add_messages(batch, conversation)
         future = self._store.write(batch)

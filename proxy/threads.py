@@ -102,6 +102,7 @@ class SessionState:
     loaded: bool = False
     written: bool = False  # whether the session's own row is stored, or handed to the writer
     roots: set[tuple[bytes, int]] = field(default_factory=set)
+    flush: Callable[[], None] | None = None  # writes the rows of a request that still wait for its answer's
     weight: int = 0
 
     def remember_baseline(self, row: BaselineRow) -> None:

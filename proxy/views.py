@@ -5,33 +5,42 @@ from transom.policies.items import Message
 from transom.policies.options import Policy
 from transom.policies.render import Spoken
 from transom.policies.view import Summary, View
-from transom.proxy.wire.edit import append_text, replace_content, text_message
+from transom.proxy.wire.edit import append_text, prepend_content, replace_content, text_message
 from transom.proxy.wire.messages import fragments
 
 
-def payloads(history: History, view: View, policy: Policy, *, merged: bool) -> list[bytes]:
+def payloads(history: History, view: View, policy: Policy, *, merged: bool, alternate: bool) -> list[bytes]:
     """Return the messages to send: preamble, summary, kept messages, each in the client's own bytes.
 
-    `merged` appends the summary to the last system message instead of giving it a message of its own, for models whose
-    chat template allows only one.
+    `merged` appends the summary to the last system message instead of giving it a message of its own, and `alternate`
+    merges neighbours of role user that the cut created into the later one's front: for models whose chat template
+    allows one system message only, or demands that roles alternate.
     """
     sent = [m.payload for m in history.preamble]
     if view.summary_message is not None:
         _add_summary(sent, history, view.summary_message, policy, merged=merged)
     messages = history.messages
-    if not (view.substitutes or view.recalled):
+    if not (view.substitutes or view.recalled or alternate):
         sent.extend([messages[p].payload for p in view.head])
         if view.omitted:
             sent.extend([m.payload for p, m in enumerate(messages[view.start :], view.start) if p not in view.omitted])
         else:
             sent.extend([m.payload for m in messages[view.start :]])
         return sent
+    last_user: int | None = None  # position of the user message that stands last in `sent`, if one does
     for position in view.positions(len(history)):
+        message, substitute = messages[position], view.substitutes.get(position)
+        payload = message.payload if substitute is None else replace_content(message.payload, substitute.text)
         if view.recalled is not None and view.recalled.before == position:
-            sent.append(text_message("user", view.recalled.text))
-        substitute = view.substitutes.get(position)
-        payload = messages[position].payload
-        sent.append(payload if substitute is None else replace_content(payload, substitute.text))
+            recalled = text_message("user", view.recalled.text)
+            if alternate:
+                payload = prepend_content(recalled, payload)
+            else:
+                sent.append(recalled)
+        if alternate and message.role == "user" and last_user is not None and last_user != position - 1:
+            payload = prepend_content(sent.pop(), payload)
+        sent.append(payload)
+        last_user = position if message.role == "user" else None
     return sent
 
 

@@ -89,29 +89,39 @@ def _show_turn(screen: Screen, held: Held) -> None:
 def _show_folds(screen: Screen, held: Held) -> None:
     """Tell of the summaries that are new."""
     known, held.summaries = held.summaries, held.timeline.summaries()
-    for at in range(len(known), len(held.summaries)):
-        told, previous = held.summaries[at], held.summaries[at - 1] if at else None
+    numbers = {told.id: at for at, told in enumerate(held.summaries, 1)}
+    waited = {
+        held.timeline.sent(reading.request).summary
+        for reading in held.turns[-1].readings
+        if "compressed" in reading.window
+    }
+    for told in held.summaries[len(known) :]:
+        previous = held.summaries[numbers[told.previous] - 1] if told.previous else None
         start = previous.replaces if previous else 0
-        messages, tokens = told.replaces - start, held.timeline.tokens_of(range(start, told.replaces))
-        if previous is None:
-            screen.event("summary 1", f"{messages} messages, {tokens:,} tokens → {told.tokens:,} tokens", "yellow")
-            screen.quote("", told.body, 3)
-        else:
-            screen.event(
-                f"summary {at + 1}",
-                f"summary {at} and {messages} messages, {previous.tokens + tokens:,} tokens → {told.tokens:,} tokens, "
-                f"for {told.replaces} messages in all",
-                "yellow",
-            )
-            screen.quote("new in it: ", _news(previous, told), 2)
-        for constraint in told.constraints if previous is None else ():
-            screen.quote("kept word for word: ", f"“{constraint}”", 1)
+        messages = told.replaces - start
+        tokens = held.timeline.tokens_of(range(start, told.replaces)) + (previous.tokens if previous else 0)
+        screen.event(
+            f"summary {numbers[told.id]}",
+            f"{f'summary {numbers[previous.id]} and ' if previous else ''}{messages} messages, {tokens:,} tokens → "
+            f"{told.tokens:,} tokens{'' if told.id in waited else ', made in the background'}",
+            "yellow",
+        )
+        _quote_summary(screen, previous, told)
 
 
-def _news(previous: Told, told: Told) -> str:
-    """Return the lines of a summary that the one before lacks."""
+def _quote_summary(screen: Screen, previous: Told | None, told: Told) -> None:
+    """Show a summary's beginning, or what it holds that the one before did not."""
+    if previous is None:
+        screen.quote("", told.body, 3)
+        for constraint in told.constraints:
+            screen.quote("kept word for word: ", f"“{constraint}”", 2)
+        return
     known = set(previous.body.splitlines())
-    return "\n".join(line for line in told.body.splitlines() if line not in known) or "nothing"
+    news = [line for line in told.body.splitlines() if line not in known]
+    if news:
+        screen.quote("new in it: ", " ".join(news), 2)
+    else:
+        screen.quote("begins as before: ", told.body, 1)
 
 
 def _show_cuts(screen: Screen, held: Held) -> None:
@@ -121,8 +131,7 @@ def _show_cuts(screen: Screen, held: Held) -> None:
             cut = held.timeline.sent(reading.request).left_out
             screen.event(
                 "cut",
-                f"{len(cut)} messages, {held.timeline.tokens_of(cut):,} tokens left out: the newest turns alone are too "
-                "large",
+                f"{len(cut)} messages, {held.timeline.tokens_of(cut):,} tokens: the newest turns alone are too large",
                 "magenta",
             )
             screen.quote("", "no summary holds them yet; the next one will", 1)

@@ -3,6 +3,7 @@
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -10,14 +11,15 @@ from transom.proxy.cli.demo.conversation import Held
 from transom.proxy.cli.demo.readings import Totals, read_totals
 from transom.proxy.cli.demo.screen import Screen
 from transom.proxy.cli.demo.script import FACT, QUESTION, TURNS
-from transom.proxy.cli.demo.server import Proxy
+from transom.proxy.cli.demo.server import POLL_S, Proxy
 
-LIMIT_NOTE = "max_tokens as the model counts: learned from the usage it reports"
+LIMIT_NOTE = "max_tokens by the model's own count"
+SETTLE_S = 5.0
 SHOWN = re.compile(r"I was shown (\d+) messages")
 
 
 def show_fact(screen: Screen, held: Held) -> bool:
-    """Show whether the model still knows what was said first, and from where; return whether only a summary tells it."""
+    """Show whether the model still knows what was said first, and from where; return whether a summary tells it."""
     played = held.turns[TURNS.index(QUESTION)]
     sent, texts = held.timeline.sent(played.last.request), held.timeline.texts()
     holding = [at for at, text in enumerate(texts[: sent.length]) if FACT in text]
@@ -45,7 +47,7 @@ def show_fact(screen: Screen, held: Held) -> bool:
 
 def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
     """Show the totals, and whether what must be equal is; return whether all of it is."""
-    totals = read_totals(proxy)
+    totals = _settled(proxy, held)
     readings = [reading for played in held.turns for reading in played.readings]
     saved = totals.received - totals.sent - totals.summaries_read - totals.summaries_written
     limits = sorted({reading.limit for reading in readings})
@@ -63,16 +65,35 @@ def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
                 f"{totals.summaries_read:,} read, {totals.summaries_written:,} written",
             ),
             ("tokens saved after all", f"{saved:,}", f"{saved / totals.received:.0%} of what the client sent"),
-            ("limit of a request's tokens", f"{limits[0]:,}–{limits[-1]:,}", LIMIT_NOTE if len(limits) > 1 else ""),
-            ("items folded into summaries", f"{totals.folded:,}", "a message is one item, so is each tool call"),
-            ("items cut without a summary", f"{totals.cut:,}", ""),
+            (
+                "limit of a request's tokens",
+                "–".join(f"{limit:,}" for limit in limits[:: max(1, len(limits) - 1)]),
+                LIMIT_NOTE if len(limits) > 1 else "",
+            ),
+            ("messages that summaries stand for", f"{held.summaries[-1].replaces if held.summaries else 0:,}", ""),
+            ("items cut without a summary", f"{totals.cut:,}", "a message is one item, so is each tool call"),
             ("turns stopped by the tool-call cap", f"{totals.capped:,}", ""),
-            ("sessions stored", f"{held.timeline.sessions:,}", "recognised by content: the client sent no session id"),
+            ("sessions stored", f"{held.timeline.sessions:,}", "recognised by content, without a session id"),
             ("messages stored", f"{held.timeline.messages:,}", "all of them, whatever went upstream"),
             ("database", f"{main / 1024:,.0f} KiB", f"and {beside / 1024:,.0f} KiB of write-ahead log beside it"),
         ]
     )
-    return all([_checked(screen, text, good) for text, good in _what_must_agree(held, totals)])
+    checks = list(_what_must_agree(held, totals))
+    for text, good in checks:
+        screen.check(text, good=good)
+    return all(good for _, good in checks)
+
+
+def _settled(proxy: Proxy, held: Held) -> Totals:
+    """Return the totals once a summary that is still being written in the background is told of everywhere."""
+    until = time.monotonic() + SETTLE_S
+    while True:
+        totals = read_totals(proxy)
+        held.timeline.refresh()
+        held.summaries = held.timeline.summaries()
+        if totals.summaries == len(held.summaries) or time.monotonic() > until:
+            return totals
+        time.sleep(POLL_S)
 
 
 def _what_must_agree(held: Held, totals: Totals) -> Iterator[tuple[str, bool]]:
@@ -80,6 +101,7 @@ def _what_must_agree(held: Held, totals: Totals) -> Iterator[tuple[str, bool]]:
     readings = [reading for played in held.turns for reading in played.readings]
     sums = [sum(getattr(reading, name) for reading in readings) for name in ("before", "sent", "stable")]
     yield "The headers of all responses add up to what /metrics says.", sums == [*totals[:3]]
+    yield "The conversation is one session.", held.timeline.sessions == 1
     yield "Every request of the client was counted once.", len(readings) == totals.requests
     yield "No request went upstream over its limit.", all(reading.sent <= reading.limit for reading in readings)
     yield "/metrics and /admin tell of equally many summaries.", totals.summaries == len(held.summaries)
@@ -95,18 +117,17 @@ def _what_must_agree(held: Held, totals: Totals) -> Iterator[tuple[str, bool]]:
     )
 
 
-def _checked(screen: Screen, text: str, good: bool) -> bool:
-    screen.check(text, good=good)
-    return good
-
-
 def show_way_on(screen: Screen) -> None:
     """Show how to use the proxy for one's own client, and how to choose a policy."""
     command = _command()
     screen.title("Point your own client at it")
     screen.commands(
-        f"{command} serve --upstream https://api.openai.com/v1     # or any OpenAI-compatible server\n"
-        'client = OpenAI(base_url="http://127.0.0.1:8000/v1")          # your key goes through; that is all\n'
+        "# in front of any OpenAI-compatible server; the client's own key goes through\n"
+        f"{command} serve --upstream https://api.openai.com/v1\n"
+        "\n"
+        "# then, in Python, nothing but the address changes\n"
+        'client = OpenAI(base_url="http://127.0.0.1:8000/v1")\n'
+        "\n"
         "curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\\n"
         '  -H "authorization: Bearer $OPENAI_API_KEY" \\\n'
         """  -d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'"""

@@ -15,9 +15,13 @@ from transom.proxy.cli.demo.server import Proxy, ProxyFailed
 
 @dataclass(frozen=True, slots=True)
 class Told:
-    """A summary as the proxy stored it: `replaces` counts the conversation's messages that it stands for."""
+    """A summary as the proxy stored it: `replaces` counts the conversation's messages that it stands for.
+
+    `previous` is the id of the summary it was made from.
+    """
 
     id: str
+    previous: str | None
     replaces: int
     tokens: int
     body: str
@@ -48,18 +52,25 @@ class Timeline:
 
     def __init__(self, proxy: Proxy) -> None:
         self._proxy = proxy
-        self.sessions = 0
         self._path = ""
         self._session: dict[str, Any] = {}
 
     def refresh(self) -> None:
         """Read the session anew. Raises ProxyFailed."""
-        listed = self._proxy.get_json("/admin/sessions")["sessions"]
-        if len(listed) != 1:
-            raise ProxyFailed(f"the proxy stored {len(listed)} sessions where there was one conversation.")
-        self.sessions = len(listed)
-        self._path = f"/admin/sessions/{listed[0]['id']}"
+        if not self._path:
+            self._path = f"/admin/sessions/{self._listed()[0]['id']}"
         self._session = self._proxy.get_json(self._path)
+
+    def _listed(self) -> list[dict[str, Any]]:
+        listed: list[dict[str, Any]] = self._proxy.get_json("/admin/sessions")["sessions"]
+        if not listed:
+            raise ProxyFailed("the proxy stored no session.")
+        return listed
+
+    @property
+    def sessions(self) -> int:
+        """Return how many sessions the proxy stores."""
+        return len(self._listed())
 
     @property
     def messages(self) -> int:
@@ -69,7 +80,14 @@ class Timeline:
     def summaries(self) -> list[Told]:
         """Return the summaries, oldest first."""
         return [
-            Told(row["id"], row["position"], row["tokens"], summary_body(row["text"]), tuple(row["constraints"]))
+            Told(
+                row["id"],
+                row["previous"],
+                row["position"],
+                row["tokens"],
+                summary_body(row["text"]),
+                tuple(row["constraints"]),
+            )
             for row in self._session["summaries"]
         ]
 
@@ -126,7 +144,6 @@ class Totals(NamedTuple):
     summaries: int
     summaries_read: int
     summaries_written: int
-    folded: int
     cut: int
     capped: int
 
@@ -149,7 +166,6 @@ def read_totals(proxy: Proxy) -> Totals:
         summaries=total("summaries", outcome="created"),
         summaries_read=total("summary_tokens", kind="prompt"),
         summaries_written=total("summary_tokens", kind="completion"),
-        folded=total("items_removed", trimmer="compress"),
         cut=total("items_removed", trimmer="truncate"),
         capped=total("tool_limit"),
     )

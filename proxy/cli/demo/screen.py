@@ -53,7 +53,7 @@ class Screen:
     def commands(self, text: str) -> None:
         """Write lines that may be copied: indented, never wrapped."""
         for line in text.splitlines():
-            self.console.print(f"  {line}", soft_wrap=True)
+            self.console.print(f"  {line}".rstrip(), soft_wrap=True)
 
     def heading(self) -> None:
         """Write the heads of the turns' columns."""

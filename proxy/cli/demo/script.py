@@ -20,8 +20,7 @@ TURNS = (
     "From now on, never book a red-eye flight for me, since I work the morning after. I prefer window seats.",
     "What is the weather in Lisbon?",
     "Search flights to Lisbon.",
-    "The one at 10:20 suits me well. We decided on TP571, because it leaves late enough to bring the children to "
-    "school first.",
+    "The one at 10:20 suits me well. We decided on TP571, because it leaves after the children are at school.",
     "How is the weather in Lisbon, Porto and Sintra?",
     "Find hotels in Alfama, then check the exchange rate for Dollars.",
     "I will take the Memmo. It is within the limit that accounting agreed to, 160 a night, and close to the customer.",
@@ -31,8 +30,7 @@ TURNS = (
     "Write 90 words to Professor Duarte about the dinner.",
     "Search trains to Coimbra; then what is the weather in Coimbra; then find hotels in Coimbra.",
     "So Coimbra stays a day trip. I promised the customer there to come on 17 March, in the morning.",
-    "Check seat 10A, then check seat 11A, then check seat 12A, then check seat 14A, then check seat 15A, "
-    "then check seat 16A, then check seat 17A, then check seat 18A.",
+    "Check seat 10A; check seat 11A; check seat 12A; check seat 14A; check seat 15A; check seat 16A; check seat 17A.",
     "Then 14A it is, on the way there. For the way back any window seat will do.",
     "My meeting room is Sala Tejo on the second floor. The projector there needs an adapter, which I will bring.",
     "Find museums in Belém, Chiado and Alfama.",

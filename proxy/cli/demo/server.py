@@ -26,9 +26,9 @@ DATABASE = "demo.db"
 POLICY = """\
 policies:
   default:
-    strategy: context_window       # old turns become a summary; what then still does not fit is cut
-    max_tokens: 1500               # of messages per request, whatever the client sends
-    keep_recent_turns: 3           # these go upstream word for word
+    strategy: context_window       # what is old becomes a summary; still too much: cut
+    max_tokens: 1500               # of a request's messages, however long the conversation
+    keep_recent_turns: 3           # the newest turns stay word for word
     max_tool_calls_per_turn: 6     # then the model has to answer
 """
 CONFIG = f"""\
@@ -83,12 +83,14 @@ class Proxy:
 
 @contextmanager
 def starting_proxy() -> Iterator["Starting"]:
-    """Start a proxy, and stop it and remove its folder however the block ends."""
+    """Start a proxy, and stop it and remove its folder however the block ends.
+
+    A ProxyFailed of the block passes on with the last words of the proxy's log.
+    """
     with tempfile.TemporaryDirectory(prefix="transom-demo-", ignore_cleanup_errors=True) as name:
         folder = Path(name)
         (folder / "config.yaml").write_text(CONFIG, "utf-8")
         command = [sys.executable, "-m", "transom", "serve", "--config", "config.yaml", "--port", "0"]
-        # A session of its own: Ctrl-C reaches the demo alone, which then stops the proxy in order.
         with (folder / "log").open("wb") as log:
             process = subprocess.Popen(
                 command,
@@ -97,10 +99,13 @@ def starting_proxy() -> Iterator["Starting"]:
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=subprocess.STDOUT,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C reaches the demo alone, which then stops the proxy in order
             )
+        starting = Starting(process, folder)
         try:
-            yield Starting(process, folder)
+            yield starting
+        except ProxyFailed as failure:
+            raise ProxyFailed(f"{failure} {starting.last_words()}") from None
         finally:
             _stop(process)
 
@@ -131,9 +136,9 @@ class Starting:
                     host, _, port = str(event["url"]).removeprefix("http://").rpartition(":")
                     return Proxy(host, int(port), self.folder)
             if code is not None:
-                raise ProxyFailed(f"its proxy ended at once, with code {code}. {self._last_words()}")
+                raise ProxyFailed(f"its proxy ended at once, with code {code}.")
             time.sleep(POLL_S)
-        raise ProxyFailed(f"its proxy was not ready within {START_S:.0f} seconds. {self._last_words()}")
+        raise ProxyFailed(f"its proxy was not ready within {START_S:.0f} seconds.")
 
     def _lines(self) -> list[str]:
         return (self.folder / "log").read_text("utf-8", "replace").splitlines()
@@ -145,17 +150,18 @@ class Starting:
                 if isinstance(event, dict):
                     yield event
 
-    def _last_words(self) -> str:
-        """Return the end of the log, for a person."""
+    def last_words(self) -> str:
+        """Return the last line of the log that is no mere report, else the last one, for a person."""
         told = [line.strip() for line in self._lines() if line.strip()]
-        return f"The last line of its log: {told[-1]}" if told else "It logged nothing."
+        complaints = [line for line in told if '"level":"info"' not in line]
+        return f"The last line of its log: {(complaints or told)[-1]}" if told else "It logged nothing."
 
 
 def _stop(process: subprocess.Popen[bytes]) -> None:
     """End the process in order, or at once where it does not; further Ctrl-C do not get in between."""
     ignored = {}
     with suppress(ValueError):  # not the main thread
-        ignored = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM)}
+        ignored = {one: signal.signal(one, signal.SIG_IGN) for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)}
     try:
         process.terminate()
         try:

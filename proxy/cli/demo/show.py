@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from io import TextIOWrapper
 from types import FrameType
+from typing import Any
 
 from transom.proxy.cli.demo.screen import Screen
 from transom.proxy.cli.demo.server import ProxyFailed, starting_proxy
@@ -52,9 +53,11 @@ def _ends_in_order() -> Iterator[None]:
     def interrupt(_signal: int, _frame: FrameType | None) -> None:
         raise KeyboardInterrupt
 
-    before = {}
+    before: dict[signal.Signals, Any] = {}
     with suppress(ValueError):  # not the main thread
-        before = {one: signal.signal(one, interrupt) for one in (signal.SIGTERM, signal.SIGHUP)}
+        for one in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+            if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN:  # nohup means to go on
+                before[one] = signal.signal(one, interrupt)
     try:
         yield
     finally:

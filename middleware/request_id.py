@@ -1,0 +1,45 @@
+"""Gives every request one id, in the scope, in the logs and in the answer; does not know what the id is used for."""
+
+import random
+import re
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+HEADER = b"x-request-id"
+# An id is no secret: a generator seeded once spares a system call per request.
+_numbers = random.Random()  # noqa: S311  no secret
+_ACCEPTED = re.compile(rb"[\x21-\x7e]{1,128}")
+
+
+def request_id(headers: list[tuple[bytes, bytes]]) -> str:
+    """Return the client's id if it is 1 to 128 visible ASCII characters, else a new one of 32 hexadecimal digits."""
+    for name, value in headers:
+        if name == HEADER:
+            return value.decode("ascii") if _ACCEPTED.fullmatch(value) else _made()
+    return _made()
+
+
+def _made() -> str:
+    return f"{_numbers.getrandbits(128):032x}"
+
+
+class RequestId:
+    """Set `scope["state"]["request_id"]` and answer with `X-Request-Id`, unless the application set that itself."""
+
+    def __init__(self, app: ASGIApp) -> None:
+        self._app = app
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        made = scope.setdefault("state", {})["request_id"] = request_id(scope["headers"])
+
+        async def send_with_id(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                headers = list(message.get("headers", ()))
+                if not any(name.lower() == HEADER for name, _ in headers):
+                    message = {**message, "headers": [*headers, (HEADER, made.encode("ascii"))]}
+            await send(message)
+
+        await self._app(scope, receive, send_with_id)
