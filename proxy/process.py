@@ -103,6 +103,7 @@ class Server(uvicorn.Server):
         """Begin to drain; at the second signal end at once, whatever still hangs."""
         if self.should_exit:
             self.force_exit = True
+            logging.getLogger("uvicorn.error").setLevel(logging.CRITICAL)  # it complains about what is cut off
             hard = threading.Timer(_FORCED_S, os._exit, (128 + sig,))
             hard.daemon = True
             hard.start()

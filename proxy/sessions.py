@@ -212,7 +212,7 @@ class Sessions:
     ) -> Conversation:
         fresh_state = not state.threads
         whole = reading.base is not None and reading.common == len(reading.rest)
-        weight = state.weight
+        weight, match = state.weight, _match(reading, whole, fresh_state)
         thread = adopt(state, reading)
         length = len(thread.history)
         thread.users += 1  # from here on nothing may grow under this request; its delivery releases it
@@ -224,7 +224,7 @@ class Sessions:
             history=thread.history.with_preamble(reading.preamble),
             preamble=identity.preamble_id(state.secret, (m.digest for m in reading.preamble)),
             source=source,
-            match=_match(reading, whole, fresh_state),
+            match=match,
             shown=None,
             key_hash=None,
             links_secret=None,

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Protocol
 
 import structlog
@@ -190,6 +190,11 @@ class Summariser:
         state, summary = job.request.state, as_summary(row)
         state.summaries[row.id] = row
         view = job.placed(summary)
+        request = job.request
+        items = sum(request.history.messages[p].items for p in job.span)
+        trimmer = "compress" if view.carrier is None else "summarize"
+        tenant = request.conversation.caller.tenant.name
+        self._metrics.items_removed(tenant, request.route.policy_name, trimmer, items)
         # Anybody may start from a summary of its own; a view that was cut further, or changed, is its policy's alone.
         shared = view.reach == summary.upto and view.carrier is None
         baseline = BaselineRow(
@@ -262,7 +267,10 @@ class Summariser:
         self, job: FoldJob, model: Model, messages: Sequence[Message], previous: str | None
     ) -> tuple[list[str], list[str]]:
         """Render the span in as few parts as fit the summariser's window; also return what the user said in it."""
-        spoken = [self._spoken(m) for m in messages]
+        names = {call.id: call.name for m in messages for call in m.calls}
+        spoken = [
+            replace(s, name=names.get(s.answers, s.name) if s.answers else s.name) for s in map(self._spoken, messages)
+        ]
         said = [text for s in spoken if s.role == "user" for text in s.texts]
         room = self._room(job, model, previous)
         if room is None:

@@ -119,19 +119,25 @@ class Windowing:
             decision.labels.append("over-budget")
 
     def starting_view(self, request: Pass) -> View:
-        """Return the view of the deepest baseline in this thread, with what the client broke since left out."""
-        thread, history = request.thread, request.history
-        for row in request.state.baselines:
-            if row.position >= len(history) or thread.ids[row.position] != row.at:
+        """Return what later passes start from: the newest summary of this thread, and the deepest cut made on it.
+
+        What the client broke since is left out, once something has been removed at all.
+        """
+        view, newest = View(), -1
+        for row in request.state.baselines:  # the deepest first
+            if row.position >= len(request.history) or request.thread.ids[row.position] != row.at:
                 continue
             if row.kind == "cut" and row.policy != request.cut_policy:
                 continue
-            found = recipes.decode(row.recipe, lambda i: _summary(request.state, i))
-            if found is None:
+            summary = request.state.summaries.get(row.summary) if row.summary is not None else None
+            upto = summary.position if summary is not None else 0
+            if upto <= newest:
                 continue
-            broken = Protection(history, request.route.policy).broken() if found[0].start else frozenset()
-            return found[0].without((), broken) if broken else found[0]
-        return View()
+            found = recipes.decode(row.recipe, lambda i: _summary(request.state, i))
+            if found is not None:
+                view, newest = found[0], upto
+        broken = Protection(request.history, request.route.policy).broken() if view.start else frozenset()
+        return view.without((), broken) if broken else view
 
     async def _trim(self, request: Pass, decision: Decision, folding: Folding, keep: KeepCut) -> None:
         """Run the trimmers in order, each on what the one before left, until every limit holds."""
@@ -237,8 +243,8 @@ class Windowing:
 def _apply(request: Pass, decision: Decision, name: str, view: View, *, label: str | None = None) -> None:
     """Take over a trimmer's view, and what it did to the size."""
     size = view.size(request.history)
-    added = view.summary_message is not None and decision.view.summary_message is None
-    decision.removed[name] = max(0, decision.sent.items - size.items + added)
+    if name not in SUMMARIZING:  # what a fold removes is counted when its summary is made, which may be ahead of need
+        decision.removed[name] = max(0, decision.sent.items - size.items)
     decision.view, decision.sent, decision.decisive = view, size, True
     decision.labels.append(label or LABELS.get(name, "cut"))
 

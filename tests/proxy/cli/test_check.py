@@ -1,0 +1,87 @@
+"""`transom check`: tables for people, JSON for scripts."""
+
+import json
+from pathlib import Path
+
+import pytest
+from typer.testing import CliRunner
+
+from transom.proxy.cli.app import app
+
+GOOD = """
+model_list:
+  - {model_name: local, litellm_params: {model: openai/q, api_base: "http://llm.example:8080/v1", api_key: none}}
+  - {model_name: cheap, litellm_params: {model: openai/c, api_base: "http://sum.example/v1"},
+     model_info: {max_input_tokens: 32768}}
+policies:
+  default: {max_tokens: 4000, max_context_items: 20, summary_model: cheap}
+  agent: {preset: agent, enforce: audit}
+tenants:
+  acme: {keys: [k], models: {local: default, cheap: agent}}
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def test_for_people(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD)
+    result = CliRunner().invoke(app, ["check"])
+    assert result.exit_code == 0
+    lines = [" ".join(line.split()) for line in result.output.splitlines()]
+    assert "config.yaml is valid" in lines[0]
+    assert "acme local default compress, truncate 4,000 unknown 20 10 llm.example:8080; summaries: sum.example" in lines
+    assert (
+        "acme cheap agent clear_tool_results, compress, truncate (audit) 28,672 32,768 no limit no cap sum.example"
+        in lines
+    )
+    assert any(line.startswith("warning: policy default: nobody wrote max_tool_calls_per_turn") for line in lines)
+
+
+def test_no_colours_where_there_is_no_terminal(folder: Path) -> None:
+    assert "\x1b" not in CliRunner().invoke(app, ["check"]).output
+
+
+def test_for_scripts(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD)
+    result = CliRunner().invoke(app, ["check", "--json"])
+    assert result.exit_code == 0
+    found = json.loads(result.output)
+    assert (found["valid"], found["config"]) == (True, "config.yaml")
+    assert [(route["model"], route["message_tokens"]) for route in found["routes"]] == [
+        ("local", 4000),
+        ("cheap", 28672),
+    ]
+    assert found["routes"][0]["summaries_go_to"] == "sum.example"
+    assert len(found["warnings"]) == 1
+
+
+def test_the_default_where_there_is_no_file(folder: Path) -> None:
+    found = json.loads(CliRunner().invoke(app, ["check", "--json"]).output)
+    assert found["config"] == "built-in default"
+    assert [route["requests_go_to"] for route in found["routes"]] == ["this process"]
+    assert found["warnings"] == []
+
+
+@pytest.mark.parametrize("option", [[], ["--json"]])
+def test_an_invalid_file(folder: Path, option: list[str]) -> None:
+    (folder / "bad.yaml").write_text("server:\n  prt: 1\nmodels: []\n")
+    result = CliRunner().invoke(app, ["check", "-c", "bad.yaml", *option])
+    assert result.exit_code == 1
+    errors = ["bad.yaml:2: server.prt: unknown key; did you mean port?",
+              "bad.yaml:3: models: unknown key; did you mean model_list?"]  # fmt: skip
+    if option:
+        assert json.loads(result.stdout) == {"valid": False, "config": "bad.yaml", "errors": errors}
+    else:
+        assert result.stderr.splitlines() == errors
+
+
+def test_a_secret_never_shows(folder: Path) -> None:
+    (folder / "config.yaml").write_text(
+        GOOD.replace("api_key: none", "api_key: sk-hidden").replace("[k]", "[tsm-hidden]")
+    )
+    for option in ([], ["--json"]):
+        assert "hidden" not in CliRunner().invoke(app, ["check", *option]).output
