@@ -92,6 +92,7 @@ class Transom:
         }
         self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes)
         self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
+        self._upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
         chat = self._chat(shared=self._shared)
         rest = self._rest(with_admin=config.server.admin_port is None)
         self.app = self._layers(Front(chat, rest))
@@ -176,7 +177,7 @@ class Transom:
         await Answer(send).error(error)
 
     def _operations(self) -> list[Route]:
-        health = Health(self.store, self._settings, self.metrics, self._drain)
+        health = Health(self._upkeep, self.store, self._settings, self._drain)
         return [
             Route("/healthz", health.alive),
             Route("/readyz", health.ready),
@@ -201,8 +202,7 @@ class Transom:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
-        tasks = [asyncio.create_task(watch(self._live, stop)), asyncio.create_task(upkeep.run(stop))]
+        tasks = [asyncio.create_task(watch(self._live, stop)), asyncio.create_task(self._upkeep.run(stop))]
         try:
             yield
         finally:

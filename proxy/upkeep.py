@@ -13,6 +13,7 @@ from transom.storage.store import StorageError, Store
 
 RETENTION_EVERY_S = 3_600.0
 STATS_EVERY_S = 60.0
+STALE_S = 5.0  # a scrape measures anew after this long
 
 log = structlog.get_logger("transom.upkeep")
 
@@ -23,7 +24,8 @@ class Upkeep:
     def __init__(
         self, store: Store, settings: Callable[[], Settings], metrics: Metrics, forget: Callable[[bytes], None]
     ) -> None:
-        self._store, self._settings, self._metrics, self._forget = store, settings, metrics, forget
+        self._store, self._settings, self.metrics, self._forget = store, settings, metrics, forget
+        self._measured_at = float("-inf")
         self._waiting = False  # a run that would erase most was put off once
 
     async def run(self, stop: asyncio.Event) -> None:
@@ -34,10 +36,17 @@ class Upkeep:
                 if time.monotonic() >= due:
                     due = time.monotonic() + RETENTION_EVERY_S
                     await self._retain()
-                stats = await self._store.stats()
-                self._metrics.stored(stats.get("sessions", 0), stats.get("bytes", 0))
+                await self.measure()
             with suppress(TimeoutError):
                 await asyncio.wait_for(stop.wait(), STATS_EVERY_S)
+
+    async def measure(self) -> None:
+        """Bring the gauges up to date, unless they were a moment ago."""
+        now = time.monotonic()
+        if now - self._measured_at >= STALE_S:
+            self._measured_at = now
+            stats = await self._store.stats()
+            self.metrics.stored(stats.get("sessions", 0), stats.get("bytes", 0))
 
     async def _retain(self) -> None:
         settings = self._settings()

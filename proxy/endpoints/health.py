@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 
 from starlette.requests import Request
 from starlette.responses import Response
@@ -9,7 +10,8 @@ from starlette.responses import Response
 from transom.proxy.config.settings import Settings
 from transom.proxy.drain import Drain
 from transom.proxy.endpoints.answer import json_response
-from transom.proxy.metrics import CONTENT_TYPE, Metrics
+from transom.proxy.metrics import CONTENT_TYPE
+from transom.proxy.upkeep import Upkeep
 from transom.storage.store import StorageError, Store
 
 PING_EVERY_S = 1.0  # readiness is asked for often and by many; the database is not
@@ -18,8 +20,8 @@ PING_EVERY_S = 1.0  # readiness is asked for often and by many; the database is 
 class Health:
     """The three endpoints."""
 
-    def __init__(self, store: Store, settings: Callable[[], Settings], metrics: Metrics, drain: Drain) -> None:
-        self._store, self._settings, self._metrics, self._drain = store, settings, metrics, drain
+    def __init__(self, upkeep: Upkeep, store: Store, settings: Callable[[], Settings], drain: Drain) -> None:
+        self._upkeep, self._store, self._settings, self._drain = upkeep, store, settings, drain
         self._asked_at = float("-inf")
         self._well = True
 
@@ -38,7 +40,9 @@ class Health:
 
     async def metrics(self, _request: Request) -> Response:
         """Return all metrics in Prometheus' text format."""
-        return Response(self._metrics.render(), media_type=CONTENT_TYPE)
+        with suppress(StorageError):
+            await self._upkeep.measure()
+        return Response(self._upkeep.metrics.render(), media_type=CONTENT_TYPE)
 
     async def _storage_answers(self) -> bool:
         now = time.monotonic()

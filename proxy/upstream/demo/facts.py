@@ -33,7 +33,7 @@ class Fact:
 def facts(text: str) -> list[Fact]:
     """Return the facts that a text states, in its order; fields of JSON objects count as `the`."""
     said = [
-        Fact(_owner(found["owner"]), _plain(found["what"]), found["value"].strip())
+        Fact(_owner(found["owner"]), _plain(found["what"]), found["value"].strip(" ,"))
         for found in FACT.finditer(text)
         if not ASKED.search(text[max(0, found.start() - 12) : found.end()])
     ]

@@ -1,12 +1,14 @@
 """What the demo model reads of a chat completion request; unknown fields are ignored."""
 
 from collections.abc import Callable
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
 __all__ = ["Call", "ChatRequest", "Function", "Shown", "Tool", "prompt_tokens"]
 
+TOOL_BUDGET = "[Tool budget]"
 IMAGE_TOKENS = 765
 
 
@@ -59,7 +61,7 @@ class ChatRequest(msgspec.Struct):
 
     messages: list[Shown]
     model: str = "demo"
-    tools: list[Tool] | None = None
+    tools: list[msgspec.Raw] | None = None
     tool_choice: str | dict[str, Any] | None = None
     parallel_tool_calls: bool | None = None
     stream: bool | None = None
@@ -82,15 +84,30 @@ class ChatRequest(msgspec.Struct):
     @property
     def functions(self) -> list[Function]:
         """Return the offered functions."""
-        return [tool.function for tool in self.tools or () if tool.function is not None]
+        offered = []
+        for raw in self.tools or ():
+            with suppress(msgspec.ValidationError):  # what has no function is no tool of ours
+                tool = msgspec.json.decode(raw, type=Tool)
+                if tool.function is not None:
+                    offered.append(tool.function)
+        return offered
 
     @property
     def current(self) -> list[Shown]:
-        """Return the last user message and what follows it; everything if there is none."""
-        for at in range(len(self.messages) - 1, -1, -1):
-            if self.messages[at].role == "user":
-                return self.messages[at:]
-        return self.messages
+        """Return the last user message and what follows it; everything if there is none.
+
+        A note at the very end that the tool budget is used up is nobody's question: it is left out.
+        """
+        messages = self.messages[:-1] if self.out_of_tools else self.messages
+        for at in range(len(messages) - 1, -1, -1):
+            if messages[at].role == "user":
+                return messages[at:]
+        return messages
+
+    @property
+    def out_of_tools(self) -> bool:
+        """Tell whether the last message says that no further tool calls are possible."""
+        return len(self.messages) > 1 and self.messages[-1].text.startswith(TOOL_BUDGET)
 
 
 def prompt_tokens(request: ChatRequest, count: Callable[[str], int]) -> int:
@@ -102,5 +119,5 @@ def prompt_tokens(request: ChatRequest, count: Callable[[str], int]) -> int:
         for call in message.tool_calls or ():
             total += 4 + count(call.function.name) + count(call.function.arguments)
     if request.tools:
-        total += count(msgspec.json.encode(request.tools).decode())
+        total += sum(count(bytes(raw).decode()) for raw in request.tools)
     return total
