@@ -93,9 +93,9 @@ class Transom:
         self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes)
         self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
         self._upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
-        chat = self._chat(shared=self._shared)
+        self._chat_endpoint = self._chat(shared=self._shared)
         rest = self._rest(with_admin=config.server.admin_port is None)
-        self.app = self._layers(Front(chat, rest))
+        self.app = self._layers(Front(self._chat_endpoint, rest))
         self.admin_app = self._layers(self._admin_site()) if config.server.admin_port is not None else None
 
     # ------------------------------------------------------------------ the parts
@@ -202,7 +202,8 @@ class Transom:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        tasks = [asyncio.create_task(watch(self._live, stop)), asyncio.create_task(self._upkeep.run(stop))]
+        work = (watch(self._live, stop), self._upkeep.run(stop), self._chat_endpoint.expire())
+        tasks = [asyncio.create_task(one) for one in work]
         try:
             yield
         finally:

@@ -20,17 +20,19 @@ def bearer_of(headers: Mapping[bytes, bytes]) -> str | None:
     return token.strip().decode("latin-1") or None if scheme.lower() == b"bearer" else None
 
 
-def identify(scope: Scope, settings: Settings) -> tuple[Tenant, str | None]:
+def identify(
+    scope: Scope, settings: Settings, headers: Mapping[bytes, bytes] | None = None
+) -> tuple[Tenant, str | None]:
     """Return the tenant and, under `upstream_key: client`, the client's own bearer.
 
     A tenant's key comes as the bearer or, where the bearer is the client's own upstream key, in `X-Transom-Key`.
     Raises InvalidApiKey.
     """
-    headers = dict(scope["headers"])
+    headers = dict(scope["headers"]) if headers is None else headers
     bearer = bearer_of(headers)
     own = headers.get(b"x-transom-key")
     key = own.decode("latin-1") if own is not None else bearer
-    tenant = settings.tenant_for_key(key) if key is not None else None
+    tenant = settings.tenant_for_key(key) if key is not None and settings.keys else None
     if tenant is None:
         tenant = _anonymous(scope, headers, settings, key, own_key=own is not None)
     if tenant.upstream_key == "client":

@@ -7,7 +7,7 @@ Every failure becomes an answer of OpenAI's shape; a client that leaves ends the
 
 import asyncio
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import structlog
 from starlette.types import Receive, Scope, Send
@@ -22,20 +22,60 @@ from transom.proxy.preparation import Preparation
 
 log = structlog.get_logger("transom.chat")
 
+WATCH_AFTER_S = 0.02  # most answers of a fast upstream are out by then, and nobody need watch
 CLIENT_GONE = 499  # for metrics and the log; nobody receives it
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class ChatEndpoint:
     """The endpoint; one instance serves all requests. `expired` is set when requests under way must end at once."""
 
     preparation: Preparation
     courier: Courier
     expired: asyncio.Event
+    serving: "set[asyncio.Task[None]]" = field(default_factory=set)
+
+    async def expire(self) -> None:
+        """End the requests under way once the server's time is up."""
+        await self.expired.wait()
+        for task in list(self.serving):
+            task.cancel()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Serve one request."""
         await ChatRequest(self, scope, receive, Answer(send)).serve()
+
+
+class Watch:
+    """Cancels the work of a request whose client leaves. `gone` tells that this was the reason."""
+
+    __slots__ = ("_receive", "_task", "_timer", "_watching", "gone")
+
+    def __init__(self, receive: Receive, task: "asyncio.Task[None]") -> None:
+        self._receive, self._task = receive, task
+        self._timer: asyncio.TimerHandle | None = None
+        self._watching: asyncio.Task[None] | None = None
+        self.gone = False
+
+    def begin(self) -> None:
+        """Watch from a moment later on, once the body has been read."""
+        self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._start)
+
+    def _start(self) -> None:
+        self._watching = asyncio.create_task(self._wait())
+
+    async def _wait(self) -> None:
+        while (await self._receive())["type"] != "http.disconnect":
+            pass
+        self.gone = True
+        self._task.cancel()
+
+    def end(self) -> None:
+        """Stop watching."""
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._watching is not None:
+            self._watching.cancel()
 
 
 class ChatRequest:
@@ -50,23 +90,27 @@ class ChatRequest:
 
     async def serve(self) -> None:
         """Serve the request to whatever end it comes."""
-        watch: asyncio.Task[None] | None = None
+        task = asyncio.current_task()
+        assert task is not None
+        self._endpoint.serving.add(task)
+        watch = Watch(self._receive, task)
         try:
             body = await self._body()
-            watch = asyncio.create_task(self._watch(asyncio.current_task()))
+            watch.begin()
             await self._serve(body)
         except ClientGone:
             self._gone = True
         except errors.TransomError as error:
             await self._fail(error)
         except asyncio.CancelledError:
-            await self._cancelled()
+            self._gone = watch.gone
+            await self._cancelled(task)
         except Exception as fault:  # noqa: BLE001  a fault of this program is an answer of OpenAI's shape as well
             log.error("unexpected error", error=describe(fault))
             await self._fail(errors.TransomError())
         finally:
-            if watch is not None:
-                watch.cancel()
+            watch.end()
+            self._endpoint.serving.discard(task)
             if self._delivery is not None:
                 self._delivery.release()
             self._measure()
@@ -89,19 +133,6 @@ class ChatRequest:
         await delivery.begin()
         await delivery.send()
 
-    async def _watch(self, serving: "asyncio.Task[None] | None") -> None:
-        """Cancel the work when the client leaves, or when the server's time is up."""
-        gone = asyncio.ensure_future(self._receive())
-        expired = asyncio.ensure_future(self._endpoint.expired.wait())
-        try:
-            await asyncio.wait([gone, expired], return_when=asyncio.FIRST_COMPLETED)
-            self._gone = gone.done()
-            if serving is not None:
-                serving.cancel()
-        finally:
-            gone.cancel()
-            expired.cancel()
-
     # ------------------------------------------------------------------ the end
     async def _fail(self, error: errors.TransomError) -> None:
         exchange, delivery = self._exchange, self._delivery
@@ -109,13 +140,11 @@ class ChatRequest:
             await asyncio.shield(delivery.finish(None, complete=False, status=error.status))
         await self._answer.error(error, exchange.window_headers() if exchange is not None else ())
 
-    async def _cancelled(self) -> None:
+    async def _cancelled(self, task: "asyncio.Task[None]") -> None:
         """End a request whose client left, or whose server ends; pass on any other cancellation."""
-        task = asyncio.current_task()
         if not (self._gone or self._endpoint.expired.is_set()):
             raise asyncio.CancelledError
-        if task is not None:
-            task.uncancel()
+        task.uncancel()
         if self._delivery is not None and not self._delivery.finished:
             await self._delivery.finish(None, complete=False, status=CLIENT_GONE)
         if not self._gone:

@@ -52,15 +52,15 @@ class Preparation:
         """
         settings = self.settings()
         headers = dict(scope["headers"])
-        tenant, bearer = identify(scope, settings)
+        tenant, bearer = identify(scope, settings, headers)
         call = await parse_call_off_loop(body)
         limit = settings.config.limits.messages
         if len(call.slices) > limit:
             raise errors.BadRequest(f"A request may hold at most {limit:,} messages.", param="messages")
         route = overridden_route(tenant.route(call.model), tenant, headers)
-        key = session_key(scope["headers"], call, settings.config.session)
+        key = session_key(headers, call, settings.config.session)
         store = tenant.store != "none" and headers.get(STORE) != b"none"
-        caller = Caller(tenant, bearer, named_user(scope["headers"], call, settings.config.session), store)
+        caller = Caller(tenant, bearer, named_user(headers, call, settings.config.session), store)
         opening = time.perf_counter()
         self.metrics.overhead("parse", opening - started)
         conversation = await self.sessions.open(caller, call, key, settings.config.session.missing)

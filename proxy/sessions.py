@@ -5,7 +5,7 @@ It reads headers and counts messages through what it is given; it decides nothin
 
 import secrets
 from collections import OrderedDict
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
 
@@ -23,7 +23,7 @@ from transom.storage.store import StorageError, Store
 LONGEST_KEY = 256  # characters of a session header
 LINKS_IN_MEMORY = 200_000
 
-Headers = Iterable[tuple[bytes, bytes]]
+Headers = Mapping[bytes, bytes]
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,9 +82,8 @@ def session_key(headers: Headers, call: ChatCall, settings: SessionSettings) -> 
 
     Raises InvalidSessionId for a header that is not visible ASCII of at most 256 characters.
     """
-    sent = dict(headers)
     for name in _as_sent(settings.headers):
-        value = sent.get(name)
+        value = headers.get(name)
         if value is not None:
             if not value or len(value) > LONGEST_KEY or any(not 0x21 <= byte <= 0x7E for byte in value):
                 raise InvalidSessionId(param=name.decode())
@@ -98,9 +97,8 @@ def session_key(headers: Headers, call: ChatCall, settings: SessionSettings) -> 
 
 def named_user(headers: Headers, call: ChatCall, settings: SessionSettings) -> str | None:
     """Return the person a request is made for: a user header, else `safety_identifier`, else `user`."""
-    sent = dict(headers)
     for name in _as_sent(settings.user_headers):
-        value = sent.get(name)
+        value = headers.get(name)
         if value:
             return value.decode("utf-8", "replace")
     return call.safety_identifier or call.user
