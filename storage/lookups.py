@@ -1,0 +1,233 @@
+"""The hot look-ups as plain functions on a cursor; they run on a reader's thread and know no event loop.
+
+Lists of ids are cut into chunks and padded to a few fixed lengths, so that only a few texts of SQL ever exist and the
+drivers' statement caches keep them parsed.
+"""
+
+import json
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+from sqlalchemy import LargeBinary, Select, and_, bindparam, column, literal_column, select, values
+from sqlalchemy.engine import Dialect
+
+from transom.storage import schema
+from transom.storage.driver import Compiled, Cursor, compile_statement
+from transom.storage.rows import BaselineRow, FactorRow, Loaded, MessageRow, PreambleRow, StepRow, SummaryRow
+from transom.storage.statements import session_seq
+
+BUCKETS = (4, 16, 64, 128, 256, 512)
+"""How many ids a statement takes."""
+FEW = 64
+"""Up to so many ids are looked up without asking first whether it is worth it."""
+
+
+def _blob(name: str) -> Any:
+    """Return a bytes parameter."""
+    return bindparam(name, type_=LargeBinary)
+
+
+def _many(count: int) -> list[Any]:
+    """Return as many bytes parameters, named by their place."""
+    return [_blob(f"id{place}") for place in range(count)]
+
+
+def chunks(ids: Sequence[bytes]) -> Iterator[tuple[int, dict[str, bytes]]]:
+    """Yield (bucket, parameters) that together hold all ids; the last one is repeated to fill its bucket."""
+    for start in range(0, len(ids), BUCKETS[-1]):
+        chunk = ids[start : start + BUCKETS[-1]]
+        bucket = next(size for size in BUCKETS if size >= len(chunk))
+        padded = [*chunk, *[chunk[-1]] * (bucket - len(chunk))]
+        yield bucket, {f"id{place}": value for place, value in enumerate(padded)}
+
+
+def _known(count: int) -> Select[Any]:
+    table = schema.messages
+    return select(table.c.id, table.c.tokens).where(table.c.session == session_seq(), table.c.id.in_(_many(count)))
+
+
+def _baselines() -> Select[Any]:
+    """Baselines and their summaries in one statement, so that they are of one moment."""
+    base, summary = schema.baselines, schema.summaries
+    matching = and_(summary.c.id == base.c.summary, summary.c.session == base.c.session)
+    return (
+        select(*(c for table in (base, summary) for c in table.c if c.name not in ("seq", "session")))
+        .select_from(base.outerjoin(summary, matching))
+        .where(base.c.session == session_seq())
+        .order_by(base.c.position.desc(), base.c.seq)
+    )
+
+
+def _links(count: int) -> Select[Any]:
+    """The newest session of each link: one index seek a link, however many sessions began alike."""
+    table, session = schema.links, schema.sessions
+    asked = values(column("link", LargeBinary), name="asked").data([(one,) for one in _many(count)]).cte("asked")
+    newest = (
+        select(session.c.id)
+        .join_from(table, session, session.c.seq == table.c.session)
+        .where(table.c.link == asked.c.link)
+        .order_by(table.c.seq.desc())
+        .limit(literal_column("1"))
+        .scalar_subquery()
+    )
+    return select(asked.c.link, newest.label("session"))
+
+
+def _step() -> Select[Any]:
+    table = schema.steps
+    asked = [table.c[name] == _blob(name) for name in ("head", "preamble", "policy")]
+    return select(table.c.recipe).where(table.c.session == session_seq(), *asked)
+
+
+def _thread() -> Select[Any]:
+    """A message and all before it, found parent by parent."""
+    table = schema.messages
+    ours = table.c.session == session_seq()
+    walk = select(table.c.seq, table.c.parent).where(table.c.id == _blob("head"), ours).cte("walk", recursive=True)
+    walk = walk.union_all(
+        select(table.c.seq, table.c.parent).join_from(walk, table, table.c.id == walk.c.parent).where(ours)
+    )
+    names = ("id", "parent", "payload", "tokens", "items", "role")
+    return (
+        select(*(table.c[name] for name in names))
+        .join_from(walk, table, table.c.seq == walk.c.seq)
+        .order_by(table.c.seq)
+    )
+
+
+def _tree() -> Select[Any]:
+    table = schema.messages
+    return select(table.c.id, table.c.parent).where(table.c.session == session_seq())
+
+
+def _preamble() -> Select[Any]:
+    """The preamble of the newest request that ended in a message or in the one before it."""
+    request, preamble, message = schema.requests, schema.preambles, schema.messages
+    ours = session_seq()
+    parent = select(message.c.parent).where(message.c.session == ours, message.c.id == _blob("head")).scalar_subquery()
+    matching = and_(preamble.c.session == request.c.session, preamble.c.id == request.c.preamble)
+    return (
+        select(*(preamble.c[name] for name in ("id", "payload", "tokens")))
+        .join_from(request, preamble, matching)
+        .where(request.c.session == ours, request.c.head.in_([_blob("head"), parent]))
+        .order_by(request.c.seq.desc())
+        .limit(literal_column("1"))
+    )
+
+
+class _ById:
+    """A look-up by many ids: one statement per bucket, compiled when it is first needed (the large take long)."""
+
+    def __init__(self, statement: Callable[[int], Select[Any]], dialect: Dialect) -> None:
+        self._statement = statement
+        self._dialect = dialect
+        self._compiled: dict[int, Compiled] = {}
+
+    def compiled(self, bucket: int) -> Compiled:
+        """Return the statement for so many ids."""
+        found = self._compiled.get(bucket)
+        if found is None:
+            found = self._compiled[bucket] = compile_statement(self._statement(bucket), self._dialect)
+        return found
+
+    def rows(self, cursor: Cursor, ids: Sequence[bytes], others: Mapping[str, bytes]) -> Iterator[tuple[Any, ...]]:
+        """Execute it for all ids, chunk by chunk."""
+        for bucket, parameters in chunks(ids):
+            statement = self.compiled(bucket)
+            cursor.execute(statement.sql, statement.bind({**parameters, **others}))
+            yield from cursor.fetchall()
+
+
+class Lookups:
+    """The look-ups, compiled for one dialect."""
+
+    def __init__(self, dialect: Dialect) -> None:
+        def compiled(statement: Select[Any]) -> Compiled:
+            return compile_statement(statement, dialect)
+
+        at = schema.baselines.c.at
+        self._known = _ById(_known, dialect)
+        self._baselines = _ById(lambda count: _baselines().where(at.in_(_many(count))), dialect)
+        self._deepest = compiled(_baselines().limit(literal_column(str(FEW))))
+        self._links = _ById(_links, dialect)
+        self._session = compiled(select(schema.sessions.c.seq).where(schema.sessions.c.id == _blob("session")))
+        self._step = compiled(_step())
+        self._thread = compiled(_thread())
+        self._tree = compiled(_tree())
+        self._preamble = compiled(_preamble())
+        self._factors = compiled(select(schema.factors.c.model, schema.factors.c.ratios, schema.factors.c.updated_at))
+        self._ping = compiled(select(schema.meta.c.key).limit(literal_column("1")))
+
+    def load(self, cursor: Cursor, session: bytes, ids: Sequence[bytes]) -> Loaded:
+        """Return what is stored of these messages of a session."""
+        if len(ids) > FEW and not self._exists(cursor, session):
+            return Loaded({}, [], {})
+        known: dict[bytes, int] = dict(self._known.rows(cursor, ids, {"session": session}))
+        if not known:
+            return Loaded(known, [], {})
+        stored = [one for one in ids if one in known]
+        rows = [row for row in self._baselines_at(cursor, session, stored) if row[0] in known]
+        baselines = [BaselineRow(session, *row[:6]) for row in rows]
+        summaries = {row[6]: _summary(session, row[6:]) for row in rows if row[6] is not None}
+        return Loaded(known, sorted(baselines, key=lambda baseline: -baseline.position), summaries)
+
+    def _baselines_at(self, cursor: Cursor, session: bytes, stored: Sequence[bytes]) -> list[tuple[Any, ...]]:
+        """Return the baselines at these messages, maybe others of the session too: most sessions have very few."""
+        if len(stored) > FEW:
+            cursor.execute(self._deepest.sql, self._deepest.bind({"session": session}))
+            rows = cursor.fetchall()
+            if len(rows) < FEW:
+                return rows
+        return list(self._baselines.rows(cursor, stored, {"session": session}))
+
+    def _exists(self, cursor: Cursor, session: bytes) -> bool:
+        """Say whether a session is stored."""
+        cursor.execute(self._session.sql, self._session.bind({"session": session}))
+        return cursor.fetchone() is not None
+
+    def step(self, cursor: Cursor, session: bytes, head: bytes, preamble: bytes, policy: bytes) -> StepRow | None:
+        """Return the step of this very request."""
+        asked = {"session": session, "head": head, "preamble": preamble, "policy": policy}
+        cursor.execute(self._step.sql, self._step.bind(asked))
+        row = cursor.fetchone()
+        return None if row is None else StepRow(session, head, preamble, policy, row[0])
+
+    def find_session(self, cursor: Cursor, links: Sequence[bytes]) -> tuple[bytes, bytes] | None:
+        """Return the first of the links that is stored, with its newest session."""
+        found = {link: session for link, session in self._links.rows(cursor, links, {}) if session is not None}
+        return next(((link, found[link]) for link in links if link in found), None)
+
+    def thread(self, cursor: Cursor, session: bytes, head: bytes) -> list[MessageRow]:
+        """Return the messages from the root to `head`."""
+        cursor.execute(self._thread.sql, self._thread.bind({"session": session, "head": head}))
+        return [MessageRow(identity, session, *others) for identity, *others in cursor.fetchall()]
+
+    def heads(self, cursor: Cursor, session: bytes) -> set[bytes]:
+        """Return the messages without a child."""
+        cursor.execute(self._tree.sql, self._tree.bind({"session": session}))
+        rows = cursor.fetchall()
+        return {row[0] for row in rows} - {row[1] for row in rows}
+
+    def preamble_of(self, cursor: Cursor, session: bytes, head: bytes) -> PreambleRow | None:
+        """Return the preamble last sent with a thread."""
+        cursor.execute(self._preamble.sql, self._preamble.bind({"session": session, "head": head}))
+        row = cursor.fetchone()
+        return None if row is None else PreambleRow(row[0], session, row[1], row[2])
+
+    def factors(self, cursor: Cursor) -> dict[str, FactorRow]:
+        """Return the token ratios by model."""
+        cursor.execute(self._factors.sql)
+        return {model: FactorRow(model, tuple(json.loads(ratios)), at) for model, ratios, at in cursor.fetchall()}
+
+    def ping(self, cursor: Cursor) -> None:
+        """Read one row."""
+        cursor.execute(self._ping.sql, self._ping.bind({}))
+        cursor.fetchall()
+
+
+def _summary(session: bytes, row: Sequence[Any]) -> SummaryRow:
+    """Return a summary from its columns, in the table's order."""
+    identity, upto, position, previous, text, tokens, model, prompt_version, constraints = row
+    words = tuple(json.loads(constraints))
+    text = text.decode("utf-8", "surrogatepass")
+    return SummaryRow(identity, session, upto, position, previous, text, tokens, model, prompt_version, words)

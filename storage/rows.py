@@ -1,0 +1,213 @@
+"""What is handed to storage and comes back from it, one frozen value per table; knows no SQL and runs nothing."""
+
+import json
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+LABEL_LIMIT = 200
+"""Characters kept of a completion id: it comes from outside and is indexed."""
+
+
+@dataclass(frozen=True, slots=True)
+class SessionRow:
+    """A session when it is opened or used again; `at` is now in seconds. Writing it again only moves `used_at` on."""
+
+    id: bytes
+    tenant: str
+    key_hash: bytes | None
+    source: str
+    user_hash: bytes | None
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class UseRow:
+    """A later sign of life of a session. Unlike a SessionRow it never brings an erased session back."""
+
+    session: bytes
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class PreambleRow:
+    """The leading system messages of a request, stored once per content; payload None where no text may be kept."""
+
+    id: bytes
+    session: bytes
+    payload: bytes | None
+    tokens: int
+
+
+@dataclass(frozen=True, slots=True)
+class MessageRow:
+    """A message after the preamble; parent None for the first. Payload None where no text may be kept.
+
+    The parent must be stored already or stand earlier in the same batch.
+    """
+
+    id: bytes
+    session: bytes
+    parent: bytes | None
+    payload: bytes | None
+    tokens: int
+    items: int
+    role: str
+
+
+@dataclass(frozen=True, slots=True)
+class RequestRow:
+    """What became of a request. Written again (same id, session and head) it replaces what it said before.
+
+    `head` is the last message sent by the client (b"" if it sent a preamble only), `step` the effective policy's
+    fingerprint of the step it was served by, `reply` the ids of the messages it made, 16 bytes each, joined.
+    """
+
+    id: str
+    session: bytes
+    head: bytes
+    at: float
+    model: str
+    policy: str
+    preamble: bytes | None = None
+    step: bytes | None = None
+    reply: bytes | None = None
+    completion_id: str | None = None
+    status: int | None = None
+    complete: bool = False
+    window: str = ""
+    tool_limit: str | None = None
+    tokens_before: int | None = None
+    tokens_sent: int | None = None
+    tokens_stable: int | None = None
+    token_limit: int | None = None
+    usage_prompt: int | None = None
+    usage_cached: int | None = None
+    usage_completion: int | None = None
+    duration_ms: int | None = None
+
+    def __post_init__(self) -> None:
+        """Shorten a completion id that no index would take."""
+        if self.completion_id is not None and len(self.completion_id) > LABEL_LIMIT:
+            object.__setattr__(self, "completion_id", self.completion_id[:LABEL_LIMIT])
+
+
+@dataclass(frozen=True, slots=True)
+class StepRow:
+    """The record of one pass: which view `policy` (a fingerprint) made of `head` under `preamble` (b"" for none)."""
+
+    session: bytes
+    head: bytes
+    preamble: bytes
+    policy: bytes
+    recipe: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class BaselineRow:
+    """Where later passes start: message `at`, the `position`-th of its thread, is the last one replaced.
+
+    `kind` is "summary" or "cut"; `policy` a fingerprint, b"" for what holds under every policy.
+    """
+
+    session: bytes
+    at: bytes
+    position: int
+    kind: str
+    policy: bytes
+    recipe: bytes
+    summary: bytes | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class SummaryRow:
+    """A summary of a thread's messages up to `upto`, the `position`-th, with what it was made by.
+
+    `previous` is the summary that it took in; `constraints` the user's own words, verified by the maker.
+    """
+
+    id: bytes
+    session: bytes
+    upto: bytes
+    position: int
+    previous: bytes | None
+    text: str
+    tokens: int
+    model: str
+    prompt_version: str
+    constraints: tuple[str, ...] = ()
+
+    @property
+    def text_bytes(self) -> bytes:
+        """Return the text as stored: bytes, since a model may write NUL or half an emoji."""
+        return self.text.encode("utf-8", "surrogatepass")
+
+    @property
+    def constraints_json(self) -> bytes:
+        """Return the constraints as stored: a JSON list, ASCII only."""
+        return json.dumps(self.constraints).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRow:
+    """A keyless session's mark at one of its assistant messages, by which its next request is known."""
+
+    link: bytes
+    session: bytes
+    message: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class FactorRow:
+    """The latest ratios of a model's own token count to ours, oldest first."""
+
+    model: str
+    ratios: tuple[float, ...]
+    at: float
+
+    @property
+    def ratios_json(self) -> bytes:
+        """Return the ratios as stored: a JSON list."""
+        return json.dumps(self.ratios).encode("ascii")
+
+
+@dataclass(frozen=True, slots=True)
+class AuditRow:
+    """Who read or erased what; `session` None where it was not one session."""
+
+    who: str
+    what: str
+    tenant: str | None
+    session: bytes | None
+    at: float
+
+
+@dataclass(slots=True)
+class Batch:
+    """Rows that are committed together or not at all; messages stand parents first."""
+
+    sessions: list[SessionRow] = field(default_factory=list)
+    uses: list[UseRow] = field(default_factory=list)
+    preambles: list[PreambleRow] = field(default_factory=list)
+    messages: list[MessageRow] = field(default_factory=list)
+    summaries: list[SummaryRow] = field(default_factory=list)
+    baselines: list[BaselineRow] = field(default_factory=list)
+    steps: list[StepRow] = field(default_factory=list)
+    requests: list[RequestRow] = field(default_factory=list)
+    links: list[LinkRow] = field(default_factory=list)
+    factors: list[FactorRow] = field(default_factory=list)
+    audit: list[AuditRow] = field(default_factory=list)
+
+    @property
+    def size(self) -> int:
+        """Return about how many bytes the batch holds in memory."""
+        rows: Sequence[MessageRow | PreambleRow] = [*self.messages, *self.preambles]
+        return 1000 + sum(len(row.payload) for row in rows if row.payload)
+
+
+@dataclass(frozen=True, slots=True)
+class Loaded:
+    """What is stored of a thread: the known ids with their tokens, its baselines (deepest first), their summaries."""
+
+    known: dict[bytes, int]
+    baselines: list[BaselineRow]
+    summaries: dict[bytes, SummaryRow]

@@ -1,0 +1,110 @@
+"""The statements that write rows, in the order in which a group of batches executes them; runs nothing.
+
+Parameters are named after the rows' attributes. Whatever the conversation consists of is only ever added: the first
+writer wins, so that a retry and a second worker change nothing.
+"""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+from sqlalchemy import Insert, LargeBinary, Table, Update, bindparam, case, select, update
+from sqlalchemy.dialects import postgresql, sqlite
+from sqlalchemy.engine import Dialect
+
+from transom.storage import schema
+from transom.storage.driver import compile_statement
+
+
+@dataclass(frozen=True, slots=True)
+class Write:
+    """How the rows of one list of a batch are written."""
+
+    rows: str
+    sql: str
+    bind: Callable[[Any], tuple[Any, ...]]
+
+
+_ATTRIBUTES: dict[str, dict[str, str]] = {
+    "sessions": {"created_at": "at", "used_at": "at"},
+    "requests": {"created_at": "at"},
+    "audit": {"created_at": "at"},
+    "factors": {"updated_at": "at", "ratios": "ratios_json"},
+    "summaries": {"text": "text_bytes", "constraints": "constraints_json"},
+}
+"""Columns that a row calls otherwise."""
+
+_NAMED_BY_SEQ = frozenset(table.name for table in schema.OF_A_SESSION)
+_KEPT_ON_REQUEST = frozenset({"seq", "id", "session", "head", "created_at"})
+
+
+def _insert(table: Table, dialect: Dialect) -> Any:
+    """Return an insert of a whole row in the dialect's own flavour, which knows ON CONFLICT."""
+    names = _ATTRIBUTES.get(table.name, {})
+    columns = [column.name for column in table.c if column.name != "seq"]
+    values: dict[str, Any] = {name: bindparam(names.get(name, name)) for name in columns}
+    if table.name in _NAMED_BY_SEQ:
+        values["session"] = session_seq()
+    flavour = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
+    return flavour(table).values(values).inline()
+
+
+def session_seq() -> Any:
+    """Return the number of the session whose id is the parameter `session`; NULL, which no column takes, if unknown."""
+    named = schema.sessions.c.id == bindparam("session", type_=LargeBinary)
+    return select(schema.sessions.c.seq).where(named).scalar_subquery()
+
+
+def _added(table: Table, dialect: Dialect) -> Insert:
+    """Return an insert that leaves what is there already."""
+    statement: Insert = _insert(table, dialect).on_conflict_do_nothing()
+    return statement
+
+
+def _session(dialect: Dialect) -> Insert:
+    """Return an insert that of a known session only moves the last use on."""
+    table = schema.sessions
+    statement = _insert(table, dialect)
+    later = case((statement.excluded.used_at > table.c.used_at, statement.excluded.used_at), else_=table.c.used_at)
+    upsert: Insert = statement.on_conflict_do_update(index_elements=["id"], set_={"used_at": later})
+    return upsert
+
+
+def _use() -> Update:
+    """Return an update of the last use."""
+    table = schema.sessions
+    return (
+        update(table)
+        .where(table.c.id == bindparam("session"), table.c.used_at < bindparam("at"))
+        .values(used_at=bindparam("at"))
+    )
+
+
+def _replaced(table: Table, dialect: Dialect, key: list[str], kept: frozenset[str]) -> Insert:
+    """Return an insert that replaces what is there already."""
+    statement = _insert(table, dialect)
+    columns = {column.name: statement.excluded[column.name] for column in table.c if column.name not in kept}
+    upsert: Insert = statement.on_conflict_do_update(index_elements=key, set_=columns)
+    return upsert
+
+
+def write_statements(dialect: Dialect) -> tuple[Write, ...]:
+    """Return the writes of a batch, parents before children."""
+    statements: tuple[tuple[str, Insert | Update], ...] = (
+        ("sessions", _session(dialect)),
+        ("uses", _use()),
+        ("preambles", _added(schema.preambles, dialect)),
+        ("messages", _added(schema.messages, dialect)),
+        ("summaries", _added(schema.summaries, dialect)),
+        ("baselines", _added(schema.baselines, dialect)),
+        ("steps", _added(schema.steps, dialect)),
+        ("requests", _replaced(schema.requests, dialect, ["session", "head", "id"], _KEPT_ON_REQUEST)),
+        ("links", _added(schema.links, dialect)),
+        ("factors", _replaced(schema.factors, dialect, ["model"], frozenset({"model"}))),
+        ("audit", _insert(schema.audit, dialect)),
+    )
+    writes = []
+    for rows, statement in statements:
+        compiled = compile_statement(statement, dialect)
+        writes.append(Write(rows, compiled.sql, compiled.binder()))
+    return tuple(writes)

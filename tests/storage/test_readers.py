@@ -1,0 +1,85 @@
+import asyncio
+import threading
+from pathlib import Path
+
+import pytest
+
+from tests.storage.talk import Talk
+from transom.storage.driver import Cursor, DriverFault, Fault
+from transom.storage.sql_store import SqlStore
+from transom.storage.store import StorageError, StorageTimeout
+
+
+def damage(file: Path) -> None:
+    """Overwrite the heads of most pages."""
+    raw = bytearray(file.read_bytes())
+    for start in range(40 * 4096, len(raw), 4096):
+        raw[start : start + 200] = b"\xff" * 200
+    file.write_bytes(raw)
+
+
+async def test_a_look_up_has_a_deadline(sqlite_store: SqlStore) -> None:
+    done = threading.Event()
+    with pytest.raises(StorageTimeout):
+        await sqlite_store._readers.call("slow", lambda cursor: done.wait(30))
+    done.set()
+    await sqlite_store.ping()
+
+
+async def test_look_ups_go_on_while_others_are_stuck(store: SqlStore) -> None:
+    done = threading.Event()
+    stuck = [asyncio.ensure_future(store._readers.call("slow", lambda cursor: done.wait(30))) for _ in range(3)]
+    await store.ping()
+    done.set()
+    assert await asyncio.gather(*stuck) == [True] * 3
+
+
+async def test_a_reader_cannot_write(store: SqlStore) -> None:
+    with pytest.raises(StorageError, match="read-only"):
+        await store._readers.call("sly", lambda cursor: cursor.execute("DELETE FROM sessions"))
+    await store.ping()
+
+
+async def test_a_mistake_of_the_caller_is_not_a_storage_error(store: SqlStore) -> None:
+    with pytest.raises(ZeroDivisionError):
+        await store._readers.call("wrong", lambda cursor: 1 // 0)
+
+
+async def test_a_busy_database_costs_no_connection(store: SqlStore) -> None:
+    def busy(cursor: Cursor) -> None:
+        raise DriverFault(Fault.BUSY)
+
+    opened = set(store._readers._open)
+    with pytest.raises(StorageTimeout):
+        await store._readers.call("busy", busy)
+    assert opened <= store._readers._open
+
+
+async def test_an_error_says_nothing_of_statement_or_values(store: SqlStore) -> None:
+    with pytest.raises(StorageError) as caught:
+        await store._readers.call("sly", lambda cursor: cursor.execute("SELECT secret_canary FROM nowhere"))
+    assert str(caught.value) == "storage: sly: failed"
+    assert caught.value.__cause__ is None
+    assert caught.value.__context__ is None
+
+
+async def test_lost_connections_are_replaced(postgres_store: SqlStore) -> None:
+    await asyncio.gather(*(postgres_store.ping() for _ in range(20)))
+    end_all = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'transom'"
+    with pytest.raises(StorageError, match="connection lost"):
+        await postgres_store._readers.call("end", lambda cursor: cursor.execute(end_all))
+    for _ in range(10):
+        await postgres_store.ping()
+
+
+async def test_a_damaged_page_is_reported(sqlite_file: Path) -> None:
+    url = f"sqlite:///{sqlite_file}"
+    store = SqlStore.open(url)
+    talk, texts = Talk(store), [f"message {place}" * 50 for place in range(400)]
+    await store.write(talk.batch(texts))
+    await store.close()
+    damage(sqlite_file)
+    store = SqlStore.open(url)
+    with pytest.raises(StorageError, match="damaged"):
+        await store.thread(talk.id, talk.ids(texts)[-1])
+    await store.close()

@@ -1,0 +1,26 @@
+from sqlalchemy import Double, Text
+
+from transom.storage import schema
+
+
+def test_times_are_seconds_in_columns_that_say_so() -> None:
+    for table in schema.metadata.tables.values():
+        for column in table.c:
+            assert isinstance(column.type, Double) == column.name.endswith("_at"), column
+
+
+def test_what_a_client_or_a_model_wrote_is_never_a_text_column() -> None:
+    for name in ("payload", "text", "constraints", "recipe", "ratios"):
+        for table in schema.metadata.tables.values():
+            assert name not in table.c or not isinstance(table.c[name].type, Text)
+
+
+def test_everything_that_names_a_session_by_number_is_erased_with_it() -> None:
+    naming = {
+        table
+        for table in schema.metadata.tables.values()
+        for key in table.foreign_keys
+        if key.column is schema.sessions.c.seq
+    }
+    assert set(schema.OF_A_SESSION) == naming
+    assert schema.messages in naming
