@@ -2,6 +2,7 @@
 
 import random
 import re
+import time
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -20,7 +21,8 @@ def request_id(headers: list[tuple[bytes, bytes]]) -> str:
 
 
 def _made() -> str:
-    return f"{_numbers.getrandbits(128):032x}"
+    # Milliseconds first: ids that were made together stand together in the database's index (as in UUID version 7).
+    return f"{time.time_ns() // 1_000_000:012x}{_numbers.getrandbits(80):020x}"
 
 
 class RequestId:
