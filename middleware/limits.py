@@ -12,21 +12,21 @@ Refuse = Callable[[Scope, Receive, Send, Reason], Awaitable[None]]
 class InFlight:
     """The requests inside the application right now, their body bytes, and the bounds of both.
 
-    `draining` makes every further request be refused. The bounds may be changed at any time (a reload).
+    While `draining()` is true every further request is refused. The bounds may be changed at any time (a reload).
     """
 
-    __slots__ = ("bytes", "draining", "max_bytes", "max_requests", "requests")
+    __slots__ = ("_draining", "bytes", "max_bytes", "max_requests", "requests")
 
-    def __init__(self, max_requests: int, max_bytes: int) -> None:
+    def __init__(self, max_requests: int, max_bytes: int, draining: Callable[[], bool] = lambda: False) -> None:
         self.max_requests = max_requests
         self.max_bytes = max_bytes
         self.requests = 0
         self.bytes = 0
-        self.draining = False
+        self._draining = draining
 
     def refusal(self) -> Reason | None:
         """Return why the next request cannot be taken, or None if it can."""
-        if self.draining:
+        if self._draining():
             return "draining"
         if self.requests >= self.max_requests or self.bytes >= self.max_bytes:
             return "overloaded"

@@ -250,6 +250,7 @@ class Policy(BaseModel):
     )
 
     _written: frozenset[str] = PrivateAttr(default=frozenset())
+    _trimmers: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="wrap")
     @classmethod
@@ -260,6 +261,7 @@ class Policy(BaseModel):
         base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
         policy = handler({**base, **value})
         policy._written = frozenset(map(str, value))  # noqa: SLF001  (an instance of this very class)
+        policy._trimmers = _in_order(policy.strategy)  # noqa: SLF001
         return policy
 
     @field_validator("enforce", mode="before")
@@ -309,10 +311,7 @@ class Policy(BaseModel):
     @property
     def trimmers(self) -> tuple[str, ...]:
         """The trimmers in the order they run: `context_window` spelled out, `recall` last, `none` left out."""
-        names = (self.strategy,) if isinstance(self.strategy, str) else self.strategy
-        expanded = _expand(names)
-        ordered = [name for name in expanded if name not in ("none", "recall")]
-        return (*ordered, "recall") if "recall" in expanded else tuple(ordered)
+        return self._trimmers
 
     @property
     def effective_tool_calls_cap(self) -> int | None:
@@ -357,6 +356,12 @@ def resolve_policy(mapping: Mapping[str, object]) -> Policy:
     Raises pydantic's ValidationError for unknown keys and values out of bounds.
     """
     return Policy.model_validate(mapping)
+
+
+def _in_order(strategy: str | tuple[str, ...]) -> tuple[str, ...]:
+    expanded = _expand((strategy,) if isinstance(strategy, str) else strategy)
+    ordered = [name for name in expanded if name not in ("none", "recall")]
+    return (*ordered, "recall") if "recall" in expanded else tuple(ordered)
 
 
 def _expand(names: tuple[str, ...]) -> tuple[str, ...]:

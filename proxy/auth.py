@@ -1,6 +1,7 @@
 """Tell on whose behalf a request comes, from its headers and its peer; it reads no body and keeps nothing."""
 
 from collections.abc import Mapping
+from functools import lru_cache
 from ipaddress import ip_address
 from urllib.parse import urlsplit
 
@@ -70,6 +71,7 @@ def is_local(scope: Scope, headers: Mapping[bytes, bytes], origins: tuple[str, .
     return origin is None or origin.decode("latin-1") in origins
 
 
+@lru_cache(maxsize=1024)
 def _host(value: bytes) -> str:
     try:
         return urlsplit(f"//{value.decode('latin-1')}").hostname or ""
@@ -77,6 +79,7 @@ def _host(value: bytes) -> str:
         return ""
 
 
+@lru_cache(maxsize=1024)
 def _is_loopback(host: str) -> bool:
     if host == "localhost":
         return True

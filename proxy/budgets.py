@@ -1,6 +1,6 @@
 """Work out what one request is held to: the policy's limits, the model's window, and what tools and answer need."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import blake2b
 
 from transom.policies.limits import Limits
@@ -34,25 +34,23 @@ class Budget:
     factor: float = 1.0
     note: Size = Size(0, 0)
     spare: Size = Size(0, 0)
+    tokens: tuple[int, ...] = field(init=False)  # the token limits in o200k tokens of messages
+    limits: Limits = field(init=False)  # what a view must hold to fit
 
-    def _tokens(self) -> list[int]:
-        """The token limits in o200k tokens of messages."""
+    def __post_init__(self) -> None:
+        """Work out what every step of a request asks for."""
         found = []
         if self.most is not None:
             found.append(int(self.most / self.factor))
         if self.window is not None:
             found.append(int((self.window - self.reserve) / self.factor) - self.overhead)
-        return found
-
-    @property
-    def limits(self) -> Limits:
-        """The limits a view must hold to fit."""
-        return self._limits(self._tokens())
+        object.__setattr__(self, "tokens", tuple(found))
+        object.__setattr__(self, "limits", self._limits(found))
 
     def reachable(self, floor: Size) -> Limits:
         """The limits worth cutting for: those that what is never removed does not exceed by itself."""
         needed = floor + self.note
-        return self._limits([t for t in self._tokens() if t >= needed.tokens]).reachable(floor)
+        return self._limits([t for t in self.tokens if t >= needed.tokens]).reachable(floor)
 
     def _limits(self, tokens: list[int]) -> Limits:
         aside = self.note + self.spare
@@ -64,7 +62,7 @@ class Budget:
     @property
     def shown(self) -> int | None:
         """The token limit for the response header, in o200k tokens."""
-        return min(self._tokens(), default=None)
+        return min(self.tokens, default=None)
 
     @property
     def key(self) -> bytes:

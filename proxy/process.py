@@ -27,6 +27,8 @@ _EXPIRED_GRACE_S = 2.0
 _LIFESPAN_S = 10.0
 _FORCED_S = 3.0
 _BACKLOG = 2048
+# Histories at hand are many long-lived objects: full collections over them would stall requests, and find nothing.
+_GC_THRESHOLDS = (10_000, 20, 50)
 
 
 class Application(Protocol):
@@ -90,6 +92,7 @@ class Server(uvicorn.Server):
         # What the start has made stays for good: keep it out of every later collection.
         gc.collect()
         gc.freeze()
+        gc.set_threshold(*_GC_THRESHOLDS)
 
     async def on_tick(self, counter: int) -> bool:
         """Close what is overdue; called ten times a second."""
