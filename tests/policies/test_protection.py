@@ -1,0 +1,87 @@
+from tests.policies.builders import (
+    assistant,
+    call,
+    calls,
+    exchanges,
+    policy,
+    result,
+    system,
+    thread,
+    user,
+)
+from transom.policies.items import Message
+from transom.policies.protection import Protection
+from transom.policies.view import Size, Substitute, Summary, View
+
+
+def protected(*messages: Message, **keys: object) -> list[int]:
+    return Protection(thread(*messages), policy(**keys)).positions()
+
+
+def test_an_empty_thread_protects_nothing() -> None:
+    guard = Protection(thread(), policy())
+    assert guard.positions() == []
+    assert guard.broken() == frozenset()
+
+
+def test_the_last_user_message_is_protected() -> None:
+    assert protected(user("a"), user("b"), assistant("c"), assistant("d")) == [1, 3]
+
+
+def test_the_last_message_is_protected_with_its_whole_group() -> None:
+    assert protected(user("a"), calls(("x", "f", "{}"), ("y", "f", "{}")), result("y"), result("x")) == [0, 1, 2, 3]
+
+
+def test_an_orphan_is_protected_only_at_the_very_end() -> None:
+    assert protected(user("a"), result("stray"), assistant("b"), result("stray")) == [0, 3]
+
+
+def test_an_open_group_is_protected() -> None:
+    assert protected(user("a"), assistant("b"), calls(("x", "f", "{}"), ("y", "f", "{}")), result("x")) == [0, 2, 3]
+
+
+def test_an_abandoned_group_is_not() -> None:
+    assert protected(user("a"), call("x"), user("b")) == [2]
+
+
+def test_pinned_turns_keep_their_user_messages_and_only_these() -> None:
+    messages = [assistant("greeting"), user("a"), user("b"), assistant("c"), *exchanges(3)]
+    assert protected(*messages, keep_first_turns=2) == [1, 2, 4, 8, 9]
+
+
+def test_later_system_messages_are_protected_unless_they_are_ordinary() -> None:
+    messages = [user("a"), system("b"), user("c"), assistant("d")]
+    assert protected(*messages) == [1, 2, 3]
+    assert protected(*messages, mid_system="ordinary") == [2, 3]
+
+
+def test_an_ordinary_system_message_at_the_end_is_the_last_message() -> None:
+    assert protected(user("a"), system("b"), mid_system="ordinary") == [0, 1]
+
+
+def test_positions_before_an_end() -> None:
+    history = thread(user("a"), call("x"), system("s"), user("b"), result("x"))
+    guard = Protection(history, policy())
+    assert guard.positions() == [1, 2, 3, 4]
+    assert guard.positions(4) == [1, 2, 3]
+    assert guard.positions(2) == [1]
+    assert guard.positions(0) == []
+
+
+def test_a_cut_drops_what_is_broken_but_not_what_is_protected() -> None:
+    history = thread(user("a"), call("x"), result("stray"), user("b"), result("other"))
+    assert Protection(history, policy()).broken() == {1, 2}
+
+
+def test_the_floor_is_preamble_summary_and_what_is_protected() -> None:
+    history = thread(system("s", 5), user("a", 10), assistant("b", 10), user("c", 20))
+    guard = Protection(history, policy())
+    assert guard.floor(View()) == Size(25, 2)
+    assert guard.floor(View(2, (), Summary(b"", "", 7, 2))) == Size(32, 3)
+
+
+def test_the_floor_counts_only_what_is_in_the_view_and_as_it_is_there() -> None:
+    history = thread(user("a", 10), system("s", 10), user("c", 20))
+    guard = Protection(history, policy())
+    assert guard.floor(View(start=2)) == Size(20, 1)
+    assert guard.floor(View().substituted({1: Substitute("cleared", 3)})) == Size(23, 2)

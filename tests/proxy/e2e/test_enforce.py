@@ -1,0 +1,80 @@
+"""How far a policy is enforced: by itself, by a header where the tenant may, by the thread's place in a trial."""
+
+from typing import Any
+
+import pytest
+
+from tests.proxy.e2e.conftest import Serve
+from tests.proxy.e2e.fake_upstream import FakeUpstream
+from tests.proxy.e2e.served import Proxy, user
+from tests.proxy.e2e.test_compress import FILL, over
+
+POLICIES: dict[str, dict[str, Any]] = {
+    "on": FILL,
+    "audit": FILL | {"enforce": "audit"},
+    "off": FILL | {"enforce": "off"},
+    "control": FILL | {"percent": 0},
+    "unfit": FILL | {"on_unfit": "error", "max_tokens": 100},
+}
+
+
+@pytest.fixture
+def ruled(serve: Serve) -> Proxy:
+    proxy = serve(POLICIES)
+    tenants = proxy._mapping["tenants"]
+    tenants["acme"]["may_override"] = ["policy", "off", "audit"]
+    proxy.reconfigure(tenants=tenants)
+    return proxy
+
+
+@pytest.mark.parametrize(
+    ("model", "headers", "label"),
+    [
+        ("audit", {}, "audit"),
+        ("off", {}, "none"),
+        ("control", {}, "control"),
+        ("on", {"x_transom_window": "off"}, "none"),
+        ("on", {"x_transom_window": "audit"}, "audit"),
+        ("on", {"x_transom_policy": "off"}, "none"),
+    ],
+)
+def test_where_it_is_not_enforced_nothing_is_changed(
+    ruled: Proxy, upstream: FakeUpstream, model: str, headers: dict[str, str], label: str
+) -> None:
+    messages = over()
+    got = ruled.post({"model": model, "messages": messages}, **headers)
+    assert got.status == 200
+    assert got.window[-1] == label or got.window[0] == label
+    assert [r.messages for r in upstream.to(model)] == [messages]
+    assert upstream.summary_calls() == []
+
+
+def test_a_policy_of_another_name(ruled: Proxy, upstream: FakeUpstream) -> None:
+    got = ruled.post({"model": "off", "messages": over()}, x_transom_policy="on")
+    assert (got.headers["x-transom-policy"], got.window) == ("on", ["compressed"])
+    assert ruled.post({"model": "off", "messages": over()}, x_transom_policy="nope").error[0] == 400
+    assert ruled.post({"model": "off", "messages": over()}, x_transom_window="nope").error[0] == 400
+
+
+def test_what_cannot_fit_is_refused_before_anything_is_spent(ruled: Proxy, upstream: FakeUpstream) -> None:
+    got = ruled.post({"model": "unfit", "messages": [user("word " * 200)]})
+    assert got.error[:2] == (400, "context_length_exceeded")
+    assert upstream.received == []
+
+
+def test_what_cannot_fit_is_forwarded_with_a_word(serve: Serve, upstream: FakeUpstream) -> None:
+    proxy = serve({"tight": FILL | {"max_tokens": 100}})
+    messages = [user("word " * 200)]
+    got = proxy.post({"model": "tight", "messages": messages})
+    assert got.status == 200
+    assert "over-budget" in got.window
+    assert upstream.received[0].messages == messages
+
+
+@pytest.mark.xfail(
+    strict=True, reason="only compress and truncate exist: any other trimmer is a 500 when its turn comes"
+)
+@pytest.mark.parametrize("policy", [{"preset": "agent"}, {"preset": "recall"}, {"strategy": "count", "keep_last": 2}])
+def test_every_preset_and_strategy_serves(serve: Serve, upstream: FakeUpstream, policy: dict[str, Any]) -> None:
+    proxy = serve({"other": policy | {"max_tokens": 1200}})
+    assert proxy.post({"model": "other", "messages": over()}).status == 200
