@@ -1,7 +1,7 @@
 """Put a placeholder in the place of old tool results; asks no model, and leaves every call and its arguments.
 
-1. Nothing is cleared while the token limit holds, nor for the sake of one that protected messages alone exceed: clearing
-   changes no number of items.
+1. Nothing is cleared while the token limit holds, nor for the sake of one that protected messages alone exceed. The
+   item limit is none of its business: clearing changes no number of items.
 2. Results are cleared oldest first, until the view is down to `trim_to` of the limit.
 3. All is done in one go of at least `clear_at_least` tokens, or nothing is: each go costs the prompt cache once.
 4. The newest `keep_tool_results` results stay, those of the tools in `exclude_tools`, and those of a group that is

@@ -31,9 +31,9 @@ class Compress:
         upto = fold_boundary(request, guard, limits)
         if upto is None:
             return unchanged(request)
-        kept = stays(request.history, guard, upto)
+        kept = stays(request, guard, upto)
         span = foldable(request.view, kept, upto)
-        if not span or not _worthwhile(request, limits, kept):
+        if not span or not _worthwhile(request, guard, limits):
             return unchanged(request)
         broken = guard.broken()
 
@@ -51,7 +51,7 @@ def fold_boundary(request: TrimRequest, guard: Protection, limits: Limits) -> in
     starts = request.history.outline.turn_starts
     keep = request.policy.keep_recent_turns
     if request.policy.keep_verbatim == "turns":
-        return starts[-keep] if len(starts) > keep else None
+        return _whole(request.history, starts[-keep]) if len(starts) > keep else None
     already = request.view.summary.upto if request.view.summary else 0
     places = [p for p in _fill_places(request) if p > already]
     if not places:
@@ -59,7 +59,22 @@ def fold_boundary(request: TrimRequest, guard: Protection, limits: Limits) -> in
     goal = limits.low_water(request.size, request.policy.trim_to)
     # The later the place, the smaller what is left: the first that is small enough is found by halving.
     first = bisect_left(places, True, key=lambda upto: goal.hold(_size_after(request, guard, upto)))
-    return places[min(first, len(places) - 1)]
+    return _whole(request.history, places[min(first, len(places) - 1)])
+
+
+def _whole(history: History, upto: int) -> int | None:
+    """Move a place back before the turn of each group of an earlier turn that reaches beyond it.
+
+    The group stays whole, and so does its question: a window never opens on an answer.
+    """
+    outline = history.outline
+    moved = True
+    while moved and upto > 0:
+        moved = False
+        for group in outline.scattered():
+            if group.turn < outline.current_turn and group.members[0] < upto <= group.members[-1]:
+                upto, moved = (outline.turn_starts[group.turn - 1] if group.turn else 0), True
+    return upto or None
 
 
 def _fill_places(request: TrimRequest) -> Iterator[int]:
@@ -67,10 +82,13 @@ def _fill_places(request: TrimRequest) -> Iterator[int]:
     outline, keep = request.history.outline, request.policy.keep_recent_iterations
     yield from (start for start in outline.turn_starts if start > 0)
     rounds = outline.iterations(outline.current_turn)
-    for group in rounds[: max(0, len(rounds) - keep)]:
+    closed = rounds[: max(0, len(rounds) - keep)]
+    for group, following in zip(closed, rounds[1 : len(closed) + 1], strict=False):
         if outline.is_open(group):
             return
-        yield group.members[-1] + 1
+        yield following.members[0]
+    if keep == 0 and rounds and not outline.is_open(rounds[-1]):
+        yield rounds[-1].members[-1] + 1
 
 
 def _size_after(request: TrimRequest, guard: Protection, upto: int) -> Size:
@@ -78,35 +96,36 @@ def _size_after(request: TrimRequest, guard: Protection, upto: int) -> Size:
     start = max(upto, view.start)
     tokens = history.preamble_tokens + request.summary_tokens + history.tokens(start)
     items = history.preamble_items + 1 + history.items(start)
-    for position in {*stays(history, guard, upto), *(p for p in view.head if p >= upto)}:
+    kept = {*stays(request, guard, upto), *(p for p in view.head if p >= upto)}
+    for position in kept:
         tokens += history.messages[position].tokens
         items += history.messages[position].items
     for position, substitute in view.substitutes.items():
-        if position >= start:
+        if position >= start or position in kept:
             tokens += substitute.tokens - history.messages[position].tokens
     return Size(tokens, items)
 
 
-def stays(history: History, guard: Protection, upto: int) -> list[int]:
-    """Return the positions before `upto` that no fold takes: protected ones, and groups that reach beyond it."""
+def stays(request: TrimRequest, guard: Protection, upto: int) -> list[int]:
+    """Return the kept positions before `upto` that no fold takes: protected ones, and groups that reach beyond it."""
     found = set(guard.positions(upto))
-    for group in history.outline.scattered():
+    for group in request.history.outline.scattered():
         if group.members[0] < upto <= group.members[-1]:
             found.update(p for p in group.members if p < upto)
-    return sorted(found)
+    return sorted(p for p in found if request.view.keeps(p))
 
 
 def foldable(view: View, kept: list[int], upto: int) -> list[int]:
     """Return the positions a fold takes: all before `upto` that the present summary does not stand for already."""
     already = view.summary.upto if view.summary else 0
     keep = set(kept)
-    return [p for p in range(upto) if p not in keep and (p >= already or view.keeps(p))]
+    return [p for p in range(upto) if p not in keep and (p >= already or view.keeps(p) or p in view.owed)]
 
 
-def _worthwhile(request: TrimRequest, limits: Limits, kept: list[int]) -> bool:
+def _worthwhile(request: TrimRequest, guard: Protection, limits: Limits) -> bool:
     """Refuse a fold whose fixed parts would leave too little of the limit for the conversation itself."""
     if limits.tokens is None:
         return True
     history = request.history
-    pinned = sum(history.messages[p].tokens for p in kept if p != history.outline.last_user)
+    pinned = sum(history.messages[p].tokens for p in guard.pinned() if request.view.keeps(p))
     return history.preamble_tokens + pinned + request.summary_tokens <= LARGEST_FIXED_SHARE * limits.tokens

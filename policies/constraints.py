@@ -20,8 +20,18 @@ def split_constraints(text: str) -> tuple[str, list[str]]:
     if not headings:
         return text.strip(), []
     heading = headings[-1]
-    quotes = [_unquoted(m.group(1)) for m in _QUOTE.finditer(text, heading.end())]
-    return text[: heading.start()].strip(), [q for q in quotes if len(q) >= SHORTEST]
+    quotes: list[str] = []
+    lines = text[heading.end() :].split("\n")
+    rest = len(lines)
+    for number, line in enumerate(lines):
+        quote = _QUOTE.fullmatch(line)
+        if quote:
+            quotes.append(_unquoted(quote.group(1)))
+        elif line.strip():
+            rest = number  # what comes after the list belongs to the summary again
+            break
+    body = "\n".join([text[: heading.start()].strip(), *lines[rest:]]).strip()
+    return body, [q for q in quotes if len(q) >= SHORTEST]
 
 
 def _unquoted(line: str) -> str:
@@ -44,7 +54,10 @@ def merged(old: Sequence[str], new: Iterable[str], count: Callable[[str], int], 
     kept: list[str] = []
     left = most_tokens
     for quote in reversed(quotes):
-        left -= count(quote) + 4
+        tokens = count(quote) + 4
+        if tokens > most_tokens:
+            continue  # alone more than all may be: it must not take the others with it
+        left -= tokens
         if left < 0:
             break
         kept.append(quote)

@@ -4,8 +4,8 @@
    just before it. What the client broke is none.
 2. A cut before an iteration moves on to the next user message, so that a window never opens on an answer whose question
    is gone. Within the current turn it stays where it is, since the last user message is never removed.
-3. A cut removes every group that starts before it, but for the protected ones and the one that carries the summary: that
-   one stays together with the user messages that opened its turn.
+3. A cut removes every group that starts before it, but for the protected ones and the one that carries the summary:
+   that one stays together with the user messages that opened its turn. What goes with any cut is not for it to choose.
 """
 
 from collections.abc import Iterator
@@ -70,11 +70,11 @@ def question(history: History, group: Group) -> range:
 def removable(history: History, view: View, guard: Protection) -> Iterator[Group]:
     """Yield the whole groups that a view still sends and a cut may take (rule 3), oldest first."""
     outline = history.outline
-    sent = set(view.positions(len(history)))
+    sent = set(view.positions(len(history))) - guard.broken()
     if view.carrier is not None:
         carrier = outline.groups[outline.owner[view.carrier]]
         sent -= {carrier.members[0], *question(history, carrier)}
     for group in outline.groups:
         first = group.members[0]
-        if first in sent and not guard.covers(group) and not outline.is_broken(group):
+        if first in sent and not guard.covers(group):
             yield group

@@ -1,80 +1,78 @@
 """Keep the identifiers that an agent needs again in sight, by code and not by a model's good will; asks no model.
 
 Ids, codes, file names and the names of things are what a window loses first: a summary says that a booking was changed,
-and the next call needs its number. So the arguments of folded tool calls are listed beside the summary.
+and the next call needs its number. So the values of what was folded are listed beside the summary.
 
-1. Values are read from the arguments of tool calls that are JSON: strings and numbers, at any depth.
-2. A value counts when it could be typed into a later call: an identifier, or a name of a few words. Sentences, flags and
-   short numbers do not.
-3. A value is listed once, under the name of the argument that held it last.
-4. The newest come first. When there is no room for all, names give way before identifiers and older before newer.
-5. The section is one line: the names of arguments, each with its values.
+1. From a tool call come its arguments, where they are JSON: strings and numbers, at any depth. A value counts when it
+   could be typed into a later call: an identifier, or a name of a few words. Sentences, flags and short numbers do not.
+2. From a text (a tool result, a user message) come its first `MOST_OF_A_TEXT` words that join letters and digits,
+   addresses and paths.
+3. A value is listed once: under the name of the argument that held it last, or among those that were only seen.
+4. The newest come first. Values of calls and values only seen get half the room each, and what the others leave; names
+   give way before identifiers, and older before newer.
+5. The section is one line: the names of arguments, each with its values, then what was only seen.
 """
 
 import json
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 
 from transom.policies.items import Call
 
-HEADING = "Values used in earlier tool calls, newest first:"
+HEADING = "Identifiers from the messages summarised here, newest first:"
+SEEN = "mentioned"
 LONGEST = 64  # characters of a value
 SHORTEST = 3
 MOST_WORDS = 4
+MOST_OF_A_TEXT = 12
+SEARCHED = 32_768  # characters of a call's arguments, or of a text, that are looked at
 DEEPEST = 8  # levels of arguments that are looked at
-LONGEST_ARGUMENTS = 32_768  # characters of one call's arguments: longer ones hold documents
 SEPARATOR_TOKENS = 2
 
-_WORD = re.compile(r"[\w@./:#+\\-]+")
-_EDGES = ".:-/#+\\"
+_WORD = re.compile(r"https?://[^\s\"'<>()\[\]{}]+|[\w@./:#+\\-]+")
+_BEFORE, _BEHIND = ":-#+", ".,:;-#+"  # what stands at the edges of a word without being part of it
+_TELLING = re.compile(r"[\d@]|^[/\\]|[/\\].*[/\\.]|\..*[/\\]")  # a digit, an address, or a path: `and/or` is none
+_LETTER = re.compile(r"[^\W\d_]")
+_DIGIT = re.compile(r"\d")
 
 
 def is_code(text: str) -> bool:
     """Tell whether a word is an id or code (letters and digits), an address or a path."""
-    if "@" in text or "/" in text or "\\" in text:
-        return any(c.isalnum() for c in text)
-    return any(c.isdigit() for c in text) and any(c.isalpha() for c in text)
+    return bool(_TELLING.search(text) and _LETTER.search(text))
 
 
 def is_number(text: str) -> bool:
     """Tell whether a word is a number, date or time of at least three digits."""
-    return sum(c.isdigit() for c in text) >= 3 and not any(c.isalpha() for c in text)
+    return len(_DIGIT.findall(text)) >= 3 and not _LETTER.search(text)
 
 
 def identifiers(text: str) -> Iterator[str]:
     """Yield the distinct identifiers of a text in the order they appear, long numbers and dates after all others."""
-    words = dict.fromkeys(w.strip(_EDGES) for w in _WORD.findall(text))
-    fitting = [w for w in words if SHORTEST <= len(w) <= LONGEST]
+    words = dict.fromkeys(w.lstrip(_BEFORE).rstrip(_BEHIND) for w in _WORD.findall(text))
+    fitting = [w for w in words if SHORTEST <= len(w) <= LONGEST and _TELLING.search(w)]
     yield from (w for w in fitting if is_code(w))
     yield from (w for w in fitting if is_number(w))
 
 
 def merged(
-    old: Sequence[str], calls: Iterable[Call], count: Callable[[str], int], most_tokens: int
+    old: Sequence[str], folded: Iterable[Call | str], count: Callable[[str], int], most_tokens: int
 ) -> tuple[str, ...]:
-    """Add the values of newly folded calls, given in thread order, to a list; return at most `most_tokens` of it.
+    """Add the values of what was newly folded to a list, and return what of it `most_tokens` hold.
 
-    An entry is `argument=value`; the newest come first.
+    `folded` are calls and texts in thread order. An entry is `argument=value`, or `=value` where it was only seen; the
+    newest come first.
     """
     newest: dict[str, str] = {}  # value -> argument, the oldest first
     for entry in reversed(old):
         argument, _, value = entry.partition("=")
         newest[value] = argument
-    for call in calls:
-        for argument, value in _values(call):
+    for one in folded:
+        for argument, value in _seen(one, newest) if isinstance(one, str) else _used(one):
             newest.pop(value, None)
             newest[value] = argument
     found = list(newest.items())[::-1]
-    left = most_tokens - count(HEADING)
-    taken: set[str] = set()
-    named: set[str] = set()
-    for value, argument in sorted(found, key=lambda f: not _is_identifier(f[0])):
-        need = count(value) + SEPARATOR_TOKENS
-        need += 0 if argument in named else count(argument) + SEPARATOR_TOKENS
-        if need <= left:
-            left -= need
-            taken.add(value)
-            named.add(argument)
+    taken = _fitting(found, count, most_tokens)
     return tuple(f"{argument}={value}" for value, argument in found if value in taken)
 
 
@@ -84,16 +82,42 @@ def section(entries: Sequence[str]) -> str:
     for entry in entries:
         argument, _, value = entry.partition("=")
         values.setdefault(argument, []).append(value)
-    listed = "; ".join(f"{argument}: {', '.join(found)}" for argument, found in values.items())
-    return f"{HEADING} {listed}" if listed else ""
+    seen = values.pop("", [])
+    listed = [f"{argument}: {', '.join(used)}" for argument, used in values.items()]
+    listed += [f"{SEEN}: {', '.join(seen)}"] if seen else []
+    return f"{HEADING} {'; '.join(listed)}" if listed else ""
+
+
+def _fitting(found: list[tuple[str, str]], count: Callable[[str], int], most_tokens: int) -> set[str]:
+    """Choose the values there is room for (rule 4); `found` are values with their arguments, the newest first."""
+    used = sorted((f for f in found if f[1]), key=lambda f: not _is_identifier(f[0]))
+    seen = [f for f in found if not f[1]]
+    left = most_tokens - count(HEADING) - count(SEEN)
+    taken: set[str] = set()
+    named = {""}
+    for candidates, spared in ((used, left // 2), (seen, 0), (used, 0)):
+        for value, argument in candidates:
+            need = count(value) + SEPARATOR_TOKENS
+            need += 0 if argument in named else count(argument) + SEPARATOR_TOKENS
+            if value not in taken and need <= left - spared:
+                left -= need
+                taken.add(value)
+                named.add(argument)
+    return taken
 
 
 def _is_identifier(text: str) -> bool:
     return " " not in text and (is_code(text) or is_number(text))
 
 
-def _values(call: Call) -> Iterator[tuple[str, str]]:
-    if len(call.arguments) > LONGEST_ARGUMENTS:
+def _seen(text: str, known: dict[str, str]) -> list[tuple[str, str]]:
+    """Return the codes of a text that no call has used, backwards: what a text names first counts as newest."""
+    codes = (w for w in identifiers(text[:SEARCHED]) if is_code(w))
+    return [("", w) for w in islice(codes, MOST_OF_A_TEXT) if not known.get(w)][::-1]
+
+
+def _used(call: Call) -> Iterator[tuple[str, str]]:
+    if len(call.arguments) > SEARCHED:
         return
     try:
         arguments = json.loads(call.arguments)
@@ -103,7 +127,7 @@ def _values(call: Call) -> Iterator[tuple[str, str]]:
 
 
 def _leaves(argument: str, value: object, depth: int) -> Iterator[tuple[str, str]]:
-    """Yield the values that count (rule 2), each with the name it stands under."""
+    """Yield the values that count (rule 1), each with the name it stands under."""
     if depth and isinstance(value, dict):
         for name, inner in value.items():
             yield from _leaves(name, inner, depth - 1)
@@ -113,7 +137,7 @@ def _leaves(argument: str, value: object, depth: int) -> Iterator[tuple[str, str
     elif isinstance(value, str | int | float) and not isinstance(value, bool):
         text = str(value).strip()
         if _counts(text, is_text=isinstance(value, str)):
-            yield argument.replace("=", "_"), text
+            yield " ".join(argument.replace("=", " ").split()) or "value", text
 
 
 def _counts(text: str, *, is_text: bool) -> bool:

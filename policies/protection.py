@@ -36,9 +36,25 @@ class Protection:
         return self._last is not None and self._outline.groups[self._last] is group
 
     def broken(self) -> frozenset[int]:
-        """Return the positions that a cut drops because the client broke their pairing, protected ones left out."""
+        """Return the positions that a cut drops before all others, protected ones left out.
+
+        They are what the client broke the pairing of, and turn 0 once somebody has spoken: it answers nobody, and a
+        window begins with a question.
+        """
         outline = self._outline
-        return frozenset(p for p in outline.broken() if not self.covers(outline.groups[outline.owner[p]]))
+        found = {p for p in outline.broken() if not self.covers(outline.groups[outline.owner[p]])}
+        if outline.turn_starts:
+            for group in outline.groups:
+                if group.turn:
+                    break
+                if not self.covers(group):
+                    found.update(group.members)
+        return frozenset(found)
+
+    def pinned(self) -> list[int]:
+        """Return the positions of the user messages that `keep_first_turns` pins."""
+        groups = self._outline.groups
+        return [g.members[0] for g in groups if g.kind == "user" and 1 <= g.turn <= self._pinned_turns]
 
     def positions(self, end: int | None = None) -> list[int]:
         """Return the positions of protected messages before `end`, ascending."""

@@ -1,15 +1,31 @@
-"""Turn the names of a strategy into trimmers; one literal table, and a door for your own."""
+"""Turn the names of a strategy into trimmers; one literal table, and a door for your own.
+
+1. Each name of a strategy has one trimmer, but `none`, which has none, and `context_window`, which is short for two.
+2. Trimmers come in the order of their names.
+3. A name with a colon is somebody's own trimmer: whoever may load it does, and it must have the port's one method.
+4. Any other name is an error.
+"""
 
 from collections.abc import Callable
 from typing import cast
 
+from transom.policies.clear_tool_results import ClearToolResults
 from transom.policies.compress import Compress
+from transom.policies.count import Count
+from transom.policies.recall import Recall
+from transom.policies.summarize import Summarize
+from transom.policies.token_budget import TokenBudget
 from transom.policies.trimmer import Trimmer
 from transom.policies.truncate import Truncate
 
 BUILT_IN: dict[str, Callable[[], Trimmer]] = {
     "compress": Compress,
     "truncate": Truncate,
+    "clear_tool_results": ClearToolResults,
+    "count": Count,
+    "token_budget": TokenBudget,
+    "summarize": Summarize,
+    "recall": Recall,
 }
 
 

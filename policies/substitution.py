@@ -8,9 +8,9 @@ from collections.abc import Callable
 from transom.policies.items import Message
 from transom.policies.view import Substitute
 
-MESSAGE_TOKENS = 4  # 01: a message counts 4, its texts, its name, and for each call 4 plus name and arguments
+MESSAGE_TOKENS = 4  # a message counts 4, its texts, its name, and for each call 4 plus name and arguments
 CALL_TOKENS = 4
-LONGEST_NAME = 24  # tokens: what counts more beside text and calls is no name but an image or the like
+LONGEST_NAME = 24  # tokens: what counts more beside text and calls is no name
 WORTH_COUNTING = 65_536  # characters: a longer text is not counted again just to learn whether a name stands beside it
 
 
@@ -21,8 +21,8 @@ def substitute(
     tokens = MESSAGE_TOKENS
     for call in message.calls:
         tokens += CALL_TOKENS + count(call.name) + count(call.arguments)
-    present = content(message)
-    if len(present) <= WORTH_COUNTING:
+    present = "" if message.media else content(message)
+    if present and len(present) <= WORTH_COUNTING:
         name = message.tokens - tokens - count(present)
         tokens += name if 0 < name <= LONGEST_NAME else 0
     return Substitute(text, tokens + count(text))

@@ -23,6 +23,7 @@ from transom.policies.iterations import Iteration, cut_place, kept_iterations, q
 from transom.policies.protection import Protection
 from transom.policies.substitution import substitute
 from transom.policies.trimmer import TrimRequest, TrimResult, unchanged
+from transom.policies.turns import Group
 from transom.policies.view import Summary, View
 
 FOLDED = "[folded into the result above]"
@@ -65,19 +66,21 @@ class Fold:
         texts[self.results[0]] = summary.text
         carried = {p: substitute(messages[p], text, request.count, request.content) for p, text in texts.items()}
         substitutes = MappingProxyType({**self.left.substitutes, **carried})
-        return replace(self.left, summary=summary, carrier=self.results[0], substitutes=substitutes)
+        return replace(
+            self.left, summary=summary, carrier=self.results[0], substitutes=substitutes, owed=frozenset()
+        )
 
     def worthwhile(self, limit: int) -> bool:
         """Tell whether the fold serves for more than this request (rule 7)."""
         request, messages = self.request, self.request.history.messages
         allowed = request.summary_tokens
         taken = sum(messages[p].tokens for p in self.span)
-        if taken >= min(allowed, int(limit * SMALLEST_SHARE_TAKEN)):
-            return True
+        if not taken or taken >= min(allowed, int(limit * SMALLEST_SHARE_TAKEN)):
+            return bool(taken)
         bare = {p: s for p, s in self.left.substitutes.items() if p not in self.results}
         rest = replace(self.left, summary=None, carrier=None, substitutes=bare).size(request.history).tokens
         rest -= sum(messages[p].tokens for p in self.results)
-        return bool(self.span) and rest + allowed <= limit * LARGEST_SHARE_LEFT
+        return rest + allowed <= limit * LARGEST_SHARE_LEFT
 
 
 def _fold(request: TrimRequest, guard: Protection) -> Fold | None:
@@ -85,7 +88,8 @@ def _fold(request: TrimRequest, guard: Protection) -> Fold | None:
     found = kept_iterations(history, view)
     old, newest = found[:-keep], found[-keep:]
     # What an assistant said before any user did answers nobody: it is folded, but nothing opens with it.
-    able = [i for i in old if i.group.turn or not history.outline.current_turn]
+    spoken = bool(history.outline.current_turn)
+    able = [i for i in old if not guard.covers(i.group) and (i.group.turn or not spoken)]
     if not able:
         return None
     carrier, place = _carrier(request, able, newest)
@@ -98,9 +102,9 @@ def _fold(request: TrimRequest, guard: Protection) -> Fold | None:
         for p in g.members
     ]
     left = bare.without(removed, guard.broken())
-    results = tuple(carrier.group.members[1:] or carrier.group.members)
-    upto = max(place, carrier.group.members[-1] + 1)
-    return Fold(request, left, results, _span(view, left, results, upto), upto)
+    upto = max(place, left.start, carrier.group.members[-1] + 1)
+    results = _carried(carrier.group)
+    return Fold(request, left, results, _span(request, left, results, upto), upto)
 
 
 def _carrier(request: TrimRequest, old: list[Iteration], newest: list[Iteration]) -> tuple[Iteration, int]:
@@ -115,9 +119,17 @@ def _carrier(request: TrimRequest, old: list[Iteration], newest: list[Iteration]
     return old[-1], first.opens
 
 
-def _span(view: View, left: View, results: Iterable[int], upto: int) -> tuple[int, ...]:
+def _carried(group: Group) -> tuple[int, ...]:
+    """Return the messages of a group whose content a summary takes the place of, its carrier first."""
+    return tuple(group.members[1:] or group.members)
+
+
+def _span(request: TrimRequest, left: View, results: Iterable[int], upto: int) -> tuple[int, ...]:
     """Return what is folded: all before `upto` that neither stays nor is in the present summary already."""
+    view, outline = request.view, request.history.outline
     stays = {p for p in left.positions(upto) if p < upto} - set(results)
     already = view.summary.upto if view.summary else 0
-    gone = (p for p in range(upto) if p not in stays)
-    return tuple(p for p in gone if p >= already or (view.keeps(p) and p not in view.substitutes))
+    told = set(range(already)) - view.owed - set(view.positions(already))
+    if view.carrier is not None:
+        told.update(_carried(outline.groups[outline.owner[view.carrier]]))
+    return tuple(p for p in range(upto) if p not in stays and p not in told)

@@ -56,10 +56,16 @@ def _less(history: History, view: View, size: Size, gone: "list[int] | frozenset
 def _victims(request: TrimRequest, guard: Protection, broken: frozenset[int]) -> Iterator[tuple[list[int], bool]]:
     """Yield what may go, in the order it goes, and whether it goes for the low-water mark or only for the limit."""
     view, outline = request.view, request.history.outline
+    # An answer that stays keeps its question: a window never opens on one whose question is gone.
+    answered = {g.turn for g in outline.groups if g.is_iteration and (guard.covers(g) or view.carrier in g.members)}
     free = [
         g
         for g in outline.groups
-        if not guard.covers(g) and g.members[0] not in broken and any(view.keeps(p) for p in g.members)
+        if not guard.covers(g)
+        and view.carrier not in g.members
+        and not (g.kind == "user" and g.turn in answered)
+        and g.members[0] not in broken
+        and any(view.keeps(p) for p in g.members)
     ]
     current = outline.current_turn
     yield from ((bundle, True) for bundle in _old(free, current))

@@ -59,7 +59,8 @@ class View:
 
     `head` holds ascending positions before `start`; `omitted` positions at or after it (what the client broke).
     The summary is a message of its own after the preamble, unless a kept message is its `carrier`: then it stands in
-    that message's place, as a substitute.
+    that message's place, as a substitute. `owed` are positions before `summary.upto` that stood beside the summary and
+    were cut later: no summary holds them yet.
     """
 
     start: int = 0
@@ -69,6 +70,7 @@ class View:
     substitutes: Mapping[int, Substitute] = field(default_factory=lambda: NOTHING)
     carrier: int | None = None
     recalled: Recalled | None = None
+    owed: frozenset[int] = frozenset()
 
     @property
     def is_whole(self) -> bool:
@@ -78,7 +80,11 @@ class View:
     @property
     def reach(self) -> int:
         """How many leading messages of a thread the view depends on: it holds for every thread that shares them."""
-        return max(self.start, max(self.substitutes, default=-1) + 1)
+        return max(self.start, 1 + max(self.substitutes, default=-1), 1 + max(self.omitted, default=-1))
+
+    def baseline(self) -> "View":
+        """Return what of this view later requests start from: not what was broken, or recalled, in this one alone."""
+        return replace(self, omitted=frozenset(), recalled=None)
 
     @property
     def summary_message(self) -> Summary | None:
@@ -128,6 +134,7 @@ class View:
         head = tuple(p for p in self._before(start) if p not in gone)
         omitted = frozenset(p for p in self.omitted | gone if p >= start)
         stay = {p: s for p, s in self.substitutes.items() if p not in gone}
+        upto = self.summary.upto if self.summary is not None else 0
         carrier = None if self.carrier in gone else self.carrier
         summary = self.summary if carrier == self.carrier else None
         return replace(
@@ -138,6 +145,7 @@ class View:
             substitutes=MappingProxyType(stay),
             carrier=carrier,
             summary=summary,
+            owed=self.owed | {p for p in cut if p < upto},
         )
 
     def substituted(self, texts: Mapping[int, Substitute]) -> "View":

@@ -21,11 +21,12 @@ COMMENT_EVERY_S = 10.0
 class Answer:
     """The one answer of a request; `started` tells whether a status has gone out."""
 
-    __slots__ = ("_send", "started", "status", "streaming")
+    __slots__ = ("_send", "complete", "started", "status", "streaming")
 
     def __init__(self, send: Send) -> None:
         self._send = send
         self.started = False
+        self.complete = False  # set when the last part is handed over: whoever leaves now has got all
         self.streaming = False
         self.status = 0
 
@@ -34,6 +35,7 @@ class Answer:
         self.started, self.status = True, status
         length = (b"content-length", str(len(body)).encode())
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers, length]})
+        self.complete = True
         await self._send({"type": "http.response.body", "body": body})
 
     async def open_stream(self, headers: Headers) -> None:
@@ -49,6 +51,7 @@ class Answer:
 
     async def close(self, block: bytes = b"") -> None:
         """End the stream."""
+        self.complete = True
         await self._send({"type": "http.response.body", "body": block})
 
     async def error(self, error: TransomError, headers: Headers = ()) -> None:

@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, suppress
 
 import structlog
 from starlette.applications import Starlette
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
@@ -29,7 +30,7 @@ from transom.proxy.config.settings import Settings
 from transom.proxy.config.watch import LiveSettings, watch
 from transom.proxy.delivery import Courier
 from transom.proxy.drain import Drain
-from transom.proxy.endpoints.answer import on_error
+from transom.proxy.endpoints.answer import on_error, on_http_error
 from transom.proxy.endpoints.health import Health
 from transom.proxy.endpoints.models import Models
 from transom.proxy.errors import EndpointNotAllowed, NotWindowed, Overloaded, ShuttingDown, TransomError
@@ -56,6 +57,8 @@ from transom.storage.store import CannotOpen, StorageError
 
 CHAT = "/v1/chat/completions"
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
+
+HANDLERS = {TransomError: on_error, HTTPException: on_http_error}
 
 log = structlog.get_logger("transom.app")
 
@@ -90,8 +93,9 @@ class Transom:
             "direct": DirectUpstream(deadlines),
             "demo": DemoUpstream(self._tokenizer.count),
         }
-        self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes)
+        self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes, lambda: drain.draining)
         self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
+        self._recorder = Recorder(self.store, self._links, self._parse, self.metrics)
         self._upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
         self._chat_endpoint = self._chat(shared=self._shared)
         rest = self._rest(with_admin=config.server.admin_port is None)
@@ -107,7 +111,7 @@ class Transom:
 
     def _chat(self, *, shared: bool) -> ChatEndpoint:
         upstream_of = UpstreamOf(self._upstreams)
-        recorder = Recorder(self.store, self._links, self._parse, self.metrics)
+        recorder = self._recorder
         calls = SummaryCalls(upstream_of, self.metrics)
         count = self._tokenizer.count
         lease, release = (self._lease, self._release) if shared else (None, None)
@@ -121,7 +125,7 @@ class Transom:
             return known[names]
 
         factors, windows = Factors(self.store, shared=shared), LearnedWindows(time.monotonic)
-        windowing = Windowing(trimmers_of, count, content_text, self._summariser, self._find_step)
+        windowing = Windowing(trimmers_of, count, content_text, self._summariser, self._find_step, shared=shared)
         self._ahead = Ahead(windowing, self._summariser, lambda: self._drain.draining)
         preparation = Preparation(
             settings=self._settings,
@@ -176,28 +180,37 @@ class Transom:
         error: TransomError = ShuttingDown() if reason == "draining" else Overloaded()
         await Answer(send).error(error)
 
-    def _operations(self) -> list[Route]:
-        health = Health(self._upkeep, self.store, self._settings, self._drain)
-        return [
-            Route("/healthz", health.alive),
-            Route("/readyz", health.ready),
-            Route("/metrics", health.metrics),
-            *Admin(self.store, self._settings, self._forget).routes(),
-        ]
-
     def _rest(self, *, with_admin: bool) -> Starlette:
-        models = Models(self._settings)
+        models, health, admin = Models(self._settings), self._health(), self._admin()
         routes = [
             Route("/v1/models", models.list),
             Route("/v1/models/{name:path}", models.one),
             *(Route(path, not_windowed, methods=["POST"]) for path in ("/v1/responses", "/v1/messages")),
             Route("/v1/{path:path}", not_allowed, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            Route("/healthz", health.alive),
+            Route("/readyz", health.ready),
         ]
-        routes += self._operations() if with_admin else self._operations()[:2]
-        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={TransomError: on_error})
+        if with_admin:
+            routes += [Route("/metrics", health.shared_metrics), *admin.routes()]
+        site = Starlette(routes=routes, lifespan=self._lifespan, exception_handlers=HANDLERS)
+        site.router.redirect_slashes = False
+        return site
 
     def _admin_site(self) -> Starlette:
-        return Starlette(routes=self._operations(), exception_handlers={TransomError: on_error})
+        health = self._health()
+        routes = [
+            Route("/healthz", health.alive),
+            Route("/readyz", health.ready),
+            Route("/metrics", health.metrics),
+            *self._admin().routes(),
+        ]
+        return Starlette(routes=routes, exception_handlers=HANDLERS)
+
+    def _health(self) -> Health:
+        return Health(self._upkeep, self._recorder, self._settings, self._drain)
+
+    def _admin(self) -> Admin:
+        return Admin(self.store, self._settings, self._forget)
 
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:

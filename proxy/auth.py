@@ -60,6 +60,22 @@ def _anonymous(
     return tenant
 
 
+def authorise(scope: Scope, settings: Settings) -> str:
+    """Return who asks for the administrator's side: `key`, or `local` where no key is configured.
+
+    Without a configured key only this machine may ask. Raises InvalidApiKey.
+    """
+    headers = dict(scope["headers"])
+    if settings.config.admin.key is None:
+        if is_local(scope, headers):
+            return "local"
+        raise InvalidApiKey("No admin key is configured, so only this machine may ask.")
+    key = bearer_of(headers)
+    if key is None or not settings.is_admin_key(key):
+        raise InvalidApiKey("Send the admin key as a bearer.")
+    return "key"
+
+
 def is_local(scope: Scope, headers: Mapping[bytes, bytes], origins: tuple[str, ...] = ()) -> bool:
     """Tell whether a request comes from this machine: a loopback peer and Host, not forwarded, of no foreign page."""
     client = scope.get("client")

@@ -82,13 +82,18 @@ def budget_for(
     return Budget(
         most=policy.max_tokens if isinstance(policy.max_tokens, int) else None,
         window=window,
-        reserve=policy.reserve_tokens if output_limit is None else output_limit,
+        reserve=output_limit if output_limit is not None else _reserve(policy, window),
         overhead=overhead,
         items=policy.max_context_items,
         factor=factor,
         note=note,
         spare=Size(policy.recall_tokens, 1) if "recall" in policy.trimmers else Size(0, 0),
     )
+
+
+def _reserve(policy: Policy, window: int | None) -> int:
+    """Return the policy's reserve, but at most half of a window: a small model would have no room for messages."""
+    return policy.reserve_tokens if window is None else min(policy.reserve_tokens, window // 2)
 
 
 def summary_allowance(policy: Policy, limits: Limits) -> int:

@@ -49,10 +49,10 @@ class ChatEndpoint:
 class Watch:
     """Cancels the work of a request whose client leaves. `gone` tells that this was the reason."""
 
-    __slots__ = ("_receive", "_task", "_timer", "_watching", "gone")
+    __slots__ = ("_answer", "_receive", "_task", "_timer", "_watching", "gone")
 
-    def __init__(self, receive: Receive, task: "asyncio.Task[None]") -> None:
-        self._receive, self._task = receive, task
+    def __init__(self, receive: Receive, answer: Answer, task: "asyncio.Task[None]") -> None:
+        self._receive, self._answer, self._task = receive, answer, task
         self._timer: asyncio.TimerHandle | None = None
         self._watching: asyncio.Task[None] | None = None
         self.gone = False
@@ -67,8 +67,9 @@ class Watch:
     async def _wait(self) -> None:
         while (await self._receive())["type"] != "http.disconnect":
             pass
-        self.gone = True
-        self._task.cancel()
+        if not self._answer.complete:  # the server says the same of a client that has got everything
+            self.gone = True
+            self._task.cancel()
 
     def end(self) -> None:
         """Stop watching."""
@@ -93,7 +94,7 @@ class ChatRequest:
         task = asyncio.current_task()
         assert task is not None
         self._endpoint.serving.add(task)
-        watch = Watch(self._receive, task)
+        watch = Watch(self._receive, self._answer, task)
         try:
             body = await self._body()
             watch.begin()

@@ -6,8 +6,10 @@ has gone out to the client.
 
 import asyncio
 import time
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Iterable
 from dataclasses import dataclass, replace
+
+import msgspec
 
 from transom.proxy import errors
 from transom.proxy.ahead import Ahead
@@ -78,11 +80,12 @@ class Delivery:
         if find is None or request is None or decision is None or decision.step is None:
             return
         recipe = await find(request)
+        first = None
         if recipe is not None and recipe != decision.step.recipe:
             first = self._courier.windowing.read_step(request, recipe)
-            if first is not None:
-                request.state.remember_step(request.key, recipe)
-                Preparation.settle(exchange, first)
+        request.state.remember_step(request.key, recipe if recipe and first else decision.step.recipe)
+        if first is not None:
+            Preparation.settle(exchange, first)
 
     async def _committed(self, work: Awaitable[None] | None, seconds: float) -> None:
         if work is None:
@@ -201,7 +204,7 @@ class Delivery:
 
     # ------------------------------------------------------------------ the answer
     async def _relay_whole(self, reply: UpstreamReply) -> None:
-        exchange = self._exchange
+        exchange, early = self._exchange, self._answer.started
         reading = time.perf_counter()
         whole = await read_whole(reply, exchange)
         exchange.upstream_s += time.perf_counter() - reading
@@ -210,7 +213,9 @@ class Delivery:
         if exchange.call.stream:
             await self._answer.open_stream([*_no_type(headers), *exchange.window_headers()])
             parts = convert.as_stream(whole.body, include_usage=exchange.call.include_usage)
-            await self._answer.close(b"".join(parts) + convert.DONE)
+            await self._answer.close(
+                b"".join(parts) + _comment(exchange.window_headers() if early else ()) + convert.DONE
+            )
         else:
             await self._answer.whole(200, whole.body, [*_json(headers), *exchange.window_headers()])
 
@@ -234,13 +239,13 @@ class Delivery:
         now = dict(exchange.window_headers())
         late = now if early else {name: value for name, value in now.items() if said.get(name) != value}
         await relay.open()
-        await answer.close(relay.ending(b"".join(b": " + n + b"=" + v + b"\n" for n, v in late.items())))
+        await answer.close(relay.ending(_comment(late.items())))
         await relay.settle()
 
     async def _refused(self, refused: Refused) -> None:
         await self.finish(None, complete=False, status=refused.status)
         if self._answer.streaming:
-            await self._answer.close(b"data: " + b" ".join(refused.body.splitlines()) + b"\n\n")
+            await self._answer.close(_as_event(refused.body))
             return
         headers = [*_json(response_headers(refused.headers, request_id=False)), *self._exchange.window_headers()]
         await self._answer.whole(refused.status, refused.body, headers)
@@ -268,6 +273,20 @@ def _target(exchange: Exchange, overflow: Overflow, sent: int) -> int:
     if left <= 0:  # the reserve is a wish; the window is a rule
         left = int(overflow.window / factor / 2) - budget.overhead
     return max(1, min(left, int(sent * 0.9)))
+
+
+def _comment(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
+    """Return as comment lines what a stream's headers could not say yet."""
+    return b"".join(b": " + name + b"=" + value + b"\n" for name, value in headers)
+
+
+def _as_event(body: bytes) -> bytes:
+    """Return an upstream's error as an event, for a stream that has begun; what is no JSON gets a sentence of ours."""
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, RecursionError):
+        value = None
+    return convert.event(value) if isinstance(value, dict) else errors.sse_error(errors.UpstreamBadResponse())
 
 
 def _no_type(headers: Headers) -> Headers:

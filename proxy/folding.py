@@ -44,6 +44,10 @@ class Summaries(Protocol):
         """Return the fold of this very thread that is under way, whoever asked for it."""
         ...
 
+    def elsewhere(self, request: Pass) -> bool:
+        """Tell whether another process holds the thread's lease, as far as is known."""
+        ...
+
     def joined(self, request: Pass) -> None:
         """Count a request that made use of another one's fold."""
         ...
@@ -62,7 +66,11 @@ class Folding:
         self.made = False
         self.failed = False
         self.waited_s = 0.0
-        self.blocked = False  # another fold of this thread is under way and was waited for long enough
+        self.elsewhere = False  # another process folds this thread
+        # Set when another fold of this thread is under way and was waited for long enough. With a storage that fails
+        # the summary would be lost, and paid again.
+        conversation = request.conversation
+        self.blocked = conversation.storage_failed or (conversation.persist and conversation.state.failing)
 
     async def __call__(
         self, span: Sequence[int], upto: int | None = None, placed: Callable[[Summary], View] | None = None
@@ -85,6 +93,7 @@ class Folding:
         )
         started = time.perf_counter()
         row = await self._summaries.write(job)
+        self.elsewhere = row is None and self._summaries.elsewhere(self._request)
         self.waited_s += time.perf_counter() - started
         self.made, self.failed = row is not None, self.failed or row is None
         return None if row is None else as_summary(row)
@@ -97,7 +106,7 @@ class Folding:
         started = time.perf_counter()
         done, _ = await asyncio.wait([task], timeout=self._wait_s)
         self.waited_s += time.perf_counter() - started
-        self.blocked = not done
+        self.blocked = self.blocked or not done
         if done:
             self._summaries.joined(self._request)
         return bool(done)
@@ -135,6 +144,9 @@ class _Nobody:
 
     def running(self, _request: Pass) -> None:
         return None
+
+    def elsewhere(self, _request: Pass) -> bool:
+        return False
 
     def joined(self, _request: Pass) -> None:
         return None

@@ -1,4 +1,7 @@
-"""Write a view as the few bytes a step or baseline keeps of it, and read it back; positions and ids, never texts."""
+"""Write a view as the short JSON a step or baseline keeps of it, and read it back: positions and ids, but no message.
+
+An operator reads the same JSON in the database and in the admin API; a view that is the whole history is almost empty.
+"""
 
 from collections.abc import Callable
 from types import MappingProxyType
@@ -8,35 +11,37 @@ import msgspec
 from transom.policies.view import Recalled, Substitute, Summary, View
 
 
-class Recipe(msgspec.Struct, array_like=True, frozen=True):
-    """A view as stored: `summary` is the id of the summary row; `labels` say what the pass did."""
+class Recipe(msgspec.Struct, frozen=True, omit_defaults=True):
+    """A view as stored: `summary` is the id of the summary row, in hex; `labels` say what the pass did."""
 
-    start: int
-    head: tuple[int, ...]
-    summary: bytes | None
-    omitted: tuple[int, ...]
-    substitutes: dict[int, tuple[str, int]]
-    labels: tuple[str, ...] = ()
+    start: int = 0
+    head: tuple[int, ...] = ()
+    summary: str | None = None
     carrier: int | None = None
-    recalled: tuple[str, int, int] | None = None
+    omitted: tuple[int, ...] = ()
+    substitutes: dict[int, Substitute] = msgspec.field(default_factory=dict)
+    recalled: Recalled | None = None
+    owed: tuple[int, ...] = ()
+    labels: tuple[str, ...] = ()
 
 
-_encoder = msgspec.msgpack.Encoder()
-_decoder = msgspec.msgpack.Decoder(Recipe)
+_encoder = msgspec.json.Encoder()
+_decoder = msgspec.json.Decoder(Recipe)
 
 
 def encode(view: View, labels: tuple[str, ...] = ()) -> bytes:
     """Write a view as a recipe."""
     return _encoder.encode(
         Recipe(
-            view.start,
-            view.head,
-            view.summary.id if view.summary else None,
-            tuple(sorted(view.omitted)),
-            {p: (s.text, s.tokens) for p, s in view.substitutes.items()},
-            labels,
-            view.carrier,
-            (view.recalled.text, view.recalled.tokens, view.recalled.before) if view.recalled else None,
+            start=view.start,
+            head=view.head,
+            summary=view.summary.id.hex() if view.summary else None,
+            carrier=view.carrier,
+            omitted=tuple(sorted(view.omitted)),
+            substitutes=dict(view.substitutes),
+            recalled=view.recalled,
+            owed=tuple(sorted(view.owed)),
+            labels=labels,
         )
     )
 
@@ -46,11 +51,26 @@ def decode(recipe: bytes, summary: Callable[[bytes], Summary | None]) -> tuple[V
 
     Raises msgspec.DecodeError for bytes that are no recipe.
     """
-    r = _decoder.decode(recipe)
-    found = summary(r.summary) if r.summary is not None else None
+    return _view(_decoder.decode(recipe), summary)
+
+
+def from_json(recipe: object, summary: Callable[[bytes], Summary | None]) -> tuple[View, tuple[str, ...]] | None:
+    """Read a recipe from the admin API's JSON. Raises msgspec.ValidationError for what is none."""
+    return _view(msgspec.convert(recipe, Recipe, str_keys=True), summary)
+
+
+def _view(r: Recipe, summary: Callable[[bytes], Summary | None]) -> tuple[View, tuple[str, ...]] | None:
+    found = summary(bytes.fromhex(r.summary)) if r.summary is not None else None
     if r.summary is not None and found is None:
         return None
-    substitutes = {p: Substitute(text, tokens) for p, (text, tokens) in r.substitutes.items()}
-    recalled = Recalled(*r.recalled) if r.recalled is not None else None
-    omitted = frozenset(r.omitted)
-    return View(r.start, r.head, found, omitted, MappingProxyType(substitutes), r.carrier, recalled), r.labels
+    view = View(
+        start=r.start,
+        head=r.head,
+        summary=found,
+        omitted=frozenset(r.omitted),
+        substitutes=MappingProxyType(r.substitutes),
+        carrier=r.carrier,
+        recalled=r.recalled,
+        owed=frozenset(r.owed),
+    )
+    return view, r.labels

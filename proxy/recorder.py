@@ -7,6 +7,7 @@ from functools import partial
 
 from transom.policies.items import Message
 from transom.policies.view import Size
+from transom.proxy.errors import BadRequest
 from transom.proxy.exchange import Exchange
 from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
@@ -35,7 +36,8 @@ class Recorder:
     """Builds batches and hands them to the store; one for the whole process."""
 
     def __init__(self, store: Store, links: Links, parse: ReadMessages, metrics: Metrics) -> None:
-        self._store, self._links, self._parse, self._metrics = store, links, parse, metrics
+        self.store, self._links, self._parse, self._metrics = store, links, parse, metrics
+        self.well = True  # whether the newest write was committed
 
     def begin(self, exchange: Exchange, *, at_once: bool) -> "asyncio.Future[None] | None":
         """Write what is known before the upstream answers: session, new messages, step, baselines, request.
@@ -50,6 +52,9 @@ class Recorder:
         self._add_session(batch, conversation)
         _add_preamble(batch, conversation)
         self._add_messages(batch, conversation)
+        for row, baseline in conversation.state.unstored.values():
+            batch.summaries.append(row)
+            batch.baselines.append(baseline)
         if decision is not None and decision.step is not None:
             batch.steps.append(decision.step)
             batch.baselines.extend(decision.baselines)
@@ -82,10 +87,15 @@ class Recorder:
         return batch
 
     def again(self, exchange: Exchange) -> "asyncio.Future[None] | None":
-        """Write the baselines of a view that was made smaller after the upstream refused the first."""
-        if not exchange.conversation.persist or exchange.decision is None:
+        """Write the step and baselines of a view that was made smaller after the upstream refused the first."""
+        decision = exchange.decision
+        if not exchange.conversation.persist or decision is None or decision.step is None:
             return None
-        return self._write(exchange, Batch(baselines=list(exchange.decision.baselines)))
+        batch, exchange.pending = exchange.pending or Batch(), None
+        self._flush_waiting(exchange.conversation)
+        batch.steps[:] = [decision.step]
+        batch.baselines.extend(decision.baselines)
+        return self._write(exchange, batch)
 
     def _add_session(self, batch: Batch, conversation: Conversation) -> None:
         state, caller, now = conversation.state, conversation.caller, time.time()
@@ -93,7 +103,7 @@ class Recorder:
             batch.uses.append(UseRow(state.id, now))
             return
         user = caller.user
-        marked = identity.user_hash(self._store.secret, caller.tenant.name, user) if user else None
+        marked = identity.user_hash(self.store.secret, caller.tenant.name, user) if user else None
         batch.sessions.append(
             SessionRow(state.id, caller.tenant.name, conversation.key_hash, conversation.source, marked, now)
         )
@@ -110,13 +120,15 @@ class Recorder:
             if conversation.links_secret is not None and message.role == "assistant":
                 link = thread.links[position]
                 batch.links.append(LinkRow(link, conversation.state.id, thread.ids[position]))
-                self._links.keep(link, conversation.state.id)
         thread.stored = max(thread.stored, conversation.length)
 
     async def finish(self, exchange: Exchange, reply: Reply | None, *, complete: bool) -> "asyncio.Future[None] | None":
         """Write the model's answer, and what became of the request."""
         conversation = exchange.conversation
-        made = await self._parse(reply.messages, 0) if reply is not None and reply.messages else []
+        try:
+            made = await self._parse(reply.messages, 0) if reply is not None else []
+        except BadRequest:  # what the model said is no message: the client has it, and history can do without
+            made = []
         if made:
             exchange.reply_size = Size(made[0].tokens, made[0].items)
         head = conversation.head or None
@@ -150,30 +162,42 @@ class Recorder:
     async def summary(self, job: FoldJob, row: SummaryRow, baseline: BaselineRow) -> None:
         """Write a summary and the baseline that uses it, as one; a store that fails leaves both in memory."""
         conversation = job.request.conversation
+        conversation.state.unstored[row.id] = (row, baseline)
         if not conversation.persist:
             return
         self._flush_waiting(conversation)
         batch = Batch(summaries=[row], baselines=[baseline])  # what it refers to goes with it, pending or not
         self._add_session(batch, conversation)
         self._add_messages(batch, conversation)
-        future = self._store.write(batch)
+        future = self.store.write(batch)
         await asyncio.wait([future])
         if future.exception() is not None:
             self._failed(conversation)
+        else:
+            self.well, conversation.state.failing = True, False
+            conversation.state.unstored.pop(row.id, None)
 
     def _write(self, exchange: Exchange, batch: Batch) -> "asyncio.Future[None]":
-        future = self._store.write(batch)
-        future.add_done_callback(lambda done: self._done(exchange, done))
+        future = self.store.write(batch)
+        future.add_done_callback(lambda done: self._done(exchange, batch, done))
         return future
 
-    def _done(self, exchange: Exchange, done: "asyncio.Future[None]") -> None:
-        if not done.cancelled() and done.exception() is not None:
+    def _done(self, exchange: Exchange, batch: Batch, done: "asyncio.Future[None]") -> None:
+        if done.cancelled():
+            return
+        if done.exception() is not None:
             exchange.storage_failed = True
             self._failed(exchange.conversation)
+            return
+        self.well, exchange.conversation.state.failing = True, False
+        for row in batch.summaries:
+            exchange.conversation.state.unstored.pop(row.id, None)
 
     def _failed(self, conversation: Conversation) -> None:
         """Forget that anything was stored: the next request hands it over again, and what is there already stays."""
         self._metrics.storage_error("write")
+        self.well = False
+        conversation.state.failing = True
         conversation.thread.stored = 0
         conversation.state.written = False
         conversation.state.known_preambles.clear()

@@ -168,6 +168,10 @@ class Sessions:
         links = _links(scope, reading)
         session = await self._find(reading, links, persist)
         state = self._state(session or secrets.token_bytes(16))
+        # From here on an equal request finds this session, also while this one is under way.
+        for message, link in zip(reading.messages(), links, strict=True):
+            if message.role == "assistant":
+                self._links.keep(link, state.id)
         conversation = await self._adopt(caller, state, reading, "match" if session else "new")
         if in_memory:
             conversation.source = "memory"
@@ -196,6 +200,8 @@ class Sessions:
                 stored = None
             if stored is not None:
                 return stored[1]
+            # Meanwhile an equal request may have opened one.
+            return next((s for x in newest_first if (s := self._links.get(x)) is not None), None)
         return near[1] if near else None
 
     def _state(self, session: bytes) -> SessionState:

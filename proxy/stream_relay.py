@@ -19,6 +19,7 @@ from transom.proxy.errors import TransomError, UpstreamBadResponse
 from transom.proxy.exchange import Exchange, Headers
 from transom.proxy.relay import OutOfTools
 from transom.proxy.sse import SseSplitter, events, payload
+from transom.proxy.upstream.auth import redact_bytes
 from transom.proxy.upstream.base import UpstreamReply
 from transom.proxy.wire.convert import DONE, CallsDropped
 from transom.proxy.wire.reply import Reply
@@ -145,7 +146,8 @@ class StreamRelay:
         """Return what is held, a late comment, and `[DONE]` itself, which a finished stream ends with."""
         block = b"".join(self.held)
         if self.reader.error_seen:
-            return block
+            caller = self._exchange.conversation.caller
+            return block if caller.bearer is not None else redact_bytes(block, self._exchange.route.model.secrets)
         kept = [e for e in events(block) if payload(e).strip() != b"[DONE]"]
         return b"".join(kept) + comment + DONE
 

@@ -19,9 +19,10 @@ from transom.policies.items import Message
 from transom.proxy import recipes
 from transom.proxy.config.settings import Model
 from transom.proxy.folding import FoldJob, as_summary
+from transom.proxy.logs import describe
 from transom.proxy.metrics import Metrics, SummaryOutcome
 from transom.proxy.passes import Pass
-from transom.proxy.threads import Thread
+from transom.proxy.threads import Breaker
 from transom.storage.rows import BaselineRow, SummaryRow
 from transom.storage.store import StorageError
 
@@ -89,11 +90,12 @@ class Summariser:
         self._lease, self._release = tools.lease, tools.release
         self._metrics, self._clock = metrics, clock
         self._running: dict[bytes, list[Running]] = {}
+        self._elsewhere: set[tuple[bytes, bytes]] = set()
 
     async def write(self, job: FoldJob) -> SummaryRow | None:
         """Return the summary of a span, or None if there is none to be had within the policy's `summary_wait`."""
         request = job.request
-        if self._breaker_open(request.thread):
+        if self._breaker_open(request):
             self._outcome(job, "breaker_open")
             return None
         task = self.running(request)
@@ -117,7 +119,7 @@ class Summariser:
     def joined(self, request: Pass) -> None:
         """Count a request that made use of another one's fold."""
         tenant, route = request.conversation.caller.tenant, request.route
-        self._metrics.summary(tenant.name, route.policy_name, tenant.summary_route(route).label, "reused")
+        self._metrics.summary(tenant.name, route.policy_name, route.policy.summary_model or route.model.label, "reused")
 
     def _start(self, job: FoldJob) -> asyncio.Task[SummaryRow | None]:
         session, at = job.request.state.id, job.request.thread.ids[job.upto - 1]
@@ -139,10 +141,19 @@ class Summariser:
             return True
         request = job.request
         seconds = request.route.policy.summary_timeout + LEASE_SPARE_S
+        key = (request.state.id, request.thread.ids[0])
         try:
-            return await self._lease(request.state.id, request.thread.ids[0], seconds)
+            ours = await self._lease(*key, seconds)
         except StorageError:
             return False
+        self._elsewhere.discard(key)
+        if not ours:
+            self._elsewhere.add(key)
+        return ours
+
+    def elsewhere(self, request: Pass) -> bool:
+        """Tell whether another process was found to fold this thread."""
+        return (request.state.id, request.thread.ids[0]) in self._elsewhere
 
     async def close(self) -> None:
         """Cancel what is under way."""
@@ -151,11 +162,14 @@ class Summariser:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
 
-    def _breaker_open(self, thread: Thread) -> bool:
-        opened = thread.breaker_opened_at
-        if opened is None or self._clock() - opened < BREAKER_S:
-            return opened is not None
-        thread.breaker_opened_at = self._clock()  # half-open: one try, and the others wait for how it ends
+    def _breaker(self, request: Pass) -> Breaker:
+        return request.state.breakers.setdefault(request.thread.ids[0], Breaker())
+
+    def _breaker_open(self, request: Pass) -> bool:
+        breaker = self._breaker(request)
+        if breaker.opened_at is None or self._clock() - breaker.opened_at < BREAKER_S:
+            return breaker.opened_at is not None
+        breaker.opened_at = self._clock()  # half-open: one try, and the others wait for how it ends
         return False
 
     async def _write(self, job: FoldJob, at: bytes) -> SummaryRow | None:
@@ -167,20 +181,19 @@ class Summariser:
                     await self._release(job.request.state.id, job.request.thread.ids[0])
 
     async def _judged(self, job: FoldJob, at: bytes) -> SummaryRow | None:
-        thread = job.request.thread
-        model = self._model_of(job)
+        breaker, model = self._breaker(job.request), self._model_of(job)
         try:
             async with asyncio.timeout(job.request.route.policy.summary_timeout):
                 row = await self._fold(job, model, at)
-        except (SummaryFailed, TimeoutError) as problem:
-            outcome: SummaryOutcome = problem.outcome if isinstance(problem, SummaryFailed) else "timeout"
+        except Exception as problem:  # noqa: BLE001  whatever goes wrong here, the request is served
+            outcome, why = _failure(problem)
             self._outcome(job, outcome)
-            log.warning("summary failed", outcome=outcome, reason=str(problem) or "timeout", model=model.label)
-            thread.summary_failures += 1
-            if thread.summary_failures >= FAILURES_TO_OPEN:
-                thread.breaker_opened_at = self._clock()
+            log.warning("summary failed", outcome=outcome, reason=why, model=model.label)
+            breaker.failures += 1
+            if breaker.failures >= FAILURES_TO_OPEN:
+                breaker.opened_at = self._clock()
             return None
-        thread.summary_failures, thread.breaker_opened_at = 0, None
+        breaker.failures, breaker.opened_at = 0, None
         self._outcome(job, "created")
         await self._keep(job, row)
         return row
@@ -189,7 +202,7 @@ class Summariser:
         """Record the summary together with the baseline that uses it: they change as one."""
         state, summary = job.request.state, as_summary(row)
         state.summaries[row.id] = row
-        view = job.placed(summary)
+        view = job.placed(summary).baseline()
         request = job.request
         items = sum(request.history.messages[p].items for p in job.span)
         trimmer = "compress" if view.carrier is None else "summarize"
@@ -306,3 +319,12 @@ class Summariser:
         request = job.request
         tenant = request.conversation.caller.tenant.name
         self._metrics.summary(tenant, request.route.policy_name, self._model_of(job).label, outcome)
+
+
+def _failure(problem: Exception) -> tuple[SummaryOutcome, str]:
+    """Return what to count and what to log."""
+    if isinstance(problem, SummaryFailed):
+        return problem.outcome, str(problem)
+    if isinstance(problem, TimeoutError):
+        return "timeout", "summary_timeout"
+    return "failed", describe(problem)

@@ -3,7 +3,7 @@
 import time
 
 from transom.proxy.config.settings import Model
-from transom.proxy.errors import TransomError
+from transom.proxy.errors import ClientError, TransomError
 from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
 from transom.proxy.summaries import REASONING_TOKENS, SummaryReply
@@ -33,8 +33,12 @@ class SummaryCalls:
         self._upstream_of, self._metrics = upstream_of, metrics
 
     def model_of(self, job: FoldJob) -> Model:
-        """Return the model that writes a fold's summary: the policy's, else the request's own."""
-        return job.request.conversation.caller.tenant.summary_route(job.request.route)
+        """Return the model that writes a fold's summary: the policy's if the tenant has it, else the request's own."""
+        route = job.request.route
+        try:
+            return job.request.conversation.caller.tenant.summary_route(route)
+        except ClientError:
+            return route.model
 
     async def __call__(self, job: FoldJob, instruction: str, record: str, limit: int) -> SummaryReply:
         """Send one summary request; whatever goes wrong becomes a `failure`, never an exception of the upstream's."""
@@ -55,10 +59,10 @@ class SummaryCalls:
             if status != 200:
                 return SummaryReply(failure=f"status {status}")
             answer = parse_reply(body)
+            self._count(job, model, answer, time.perf_counter() - started)
+            return _judged(answer)
         except TransomError as error:
             return SummaryReply(failure=error.code)
-        self._count(job, model, answer, time.perf_counter() - started)
-        return _judged(answer)
 
     def _count(self, job: FoldJob, model: Model, answer: Reply, seconds: float) -> None:
         usage = answer.usage

@@ -40,8 +40,6 @@ class Thread:
     sent: "Sent | None" = None
     rehearsed: View = field(default_factory=View)  # what an audit, or the control group, would have sent
     recalled: tuple[bytes, Recalled | None] | None = None  # the newest user message's id, and what came back for it
-    summary_failures: int = 0
-    breaker_opened_at: float | None = None
 
     def common(self, slices: Sequence[bytes]) -> int:
         """Count the leading slices that are equal, byte for byte."""
@@ -80,6 +78,14 @@ class Thread:
         return THREAD_OVERHEAD + sum(map(len, self.slices)) * 2 + MESSAGE_OVERHEAD * len(self.slices)
 
 
+@dataclass(slots=True)
+class Breaker:
+    """How a thread's summaries fared lately; open from `opened_at` (seconds of a monotonic clock) on."""
+
+    failures: int = 0
+    opened_at: float | None = None
+
+
 @dataclass(frozen=True, slots=True)
 class Sent:
     """What the last request of a thread sent: to tell how much of the next one a prompt cache can reuse."""
@@ -102,8 +108,12 @@ class SessionState:
     summaries: dict[bytes, SummaryRow] = field(default_factory=dict)
     steps: OrderedDict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=OrderedDict)
     loaded: bool = False
+    failing: bool = False  # whether the newest write of this session failed
     written: bool = False  # whether the session's own row is stored, or handed to the writer
     roots: set[tuple[bytes, int]] = field(default_factory=set)
+    # Summaries that are not in the database yet, each with its baseline: what is stored may refer to them.
+    unstored: dict[bytes, tuple[SummaryRow, BaselineRow]] = field(default_factory=dict)
+    breakers: dict[bytes, "Breaker"] = field(default_factory=dict)  # by the thread's first message
     flush: Callable[[], None] | None = None  # writes the rows of a request that still wait for its answer's
     weight: int = 0
 
@@ -135,6 +145,9 @@ class Preambles:
 
     def keep(self, raw: bytes, message: Message) -> None:
         """Remember a system message; the ones kept longest go first."""
+        if raw in self._known:
+            self._known.move_to_end(raw)
+            return
         self._known[raw] = message
         self._bytes += len(raw)
         while len(self._known) > self._most or self._bytes > self._most_bytes:

@@ -5,6 +5,7 @@ summary is the summariser's. It never sees a socket or a wire format.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
@@ -43,9 +44,11 @@ class Windowing:
         content: Callable[[Message], str],
         summaries: Summaries,
         find_step: FindStep,
+        *,
+        shared: bool,
     ) -> None:
         self._trimmers, self._count, self._content = trimmers, count, content
-        self._summaries, self._find_step = summaries, find_step
+        self._summaries, self._find_step, self._shared = summaries, find_step, shared
         self._deciding: dict[tuple[bytes, ...], asyncio.Future[None]] = {}
 
     async def decide(self, request: Pass) -> Decision:
@@ -79,13 +82,30 @@ class Windowing:
     async def _decided(self, request: Pass) -> Decision:
         view = self.starting_view(request)
         decision = Decision(view, before(request), view.size(request.history), [])
-        await self._run(
-            request, decision, Folding(request, self._summaries, request.route.policy.summary_wait), _keep_cut
-        )
+        folding = Folding(request, self._summaries, request.route.policy.summary_wait)
+        await self._run(request, decision, folding, _keep_cut)
+        if folding.elsewhere:
+            theirs = await self._awaited(request, folding)
+            if theirs is not None:
+                return theirs
         recipe = recipes.encode(decision.view, tuple(label for label in decision.labels if label != "fits"))
-        request.state.remember_step(request.key, recipe)
+        if not (self._shared and decision.decisive):  # else what was committed first is remembered, once that is known
+            request.state.remember_step(request.key, recipe)
         decision.step = StepRow(request.state.id, *request.key, recipe)
         return decision
+
+    async def _awaited(self, request: Pass, folding: Folding) -> Decision | None:
+        """Wait for another process that is folding this thread: it may be serving this very request."""
+        started, pause = time.perf_counter(), 0.05
+        while (waited := time.perf_counter() - started) < request.route.policy.summary_wait:
+            await asyncio.sleep(min(pause, request.route.policy.summary_wait - waited))
+            pause = min(2 * pause, 0.5)
+            recipe = await self._find_step(request)
+            decision = self.read_step(request, recipe) if recipe is not None else None
+            if decision is not None:
+                decision.waited_s = folding.waited_s + time.perf_counter() - started
+                return decision
+        return None
 
     async def rehearse(self, request: Pass) -> Decision:
         """Return what would be sent if the policy were enforced; no model is called and nothing is recorded."""
@@ -134,7 +154,7 @@ class Windowing:
             if upto <= newest:
                 continue
             found = recipes.decode(row.recipe, lambda i: _summary(request.state, i))
-            if found is not None:
+            if found is not None and _holds_end(found[0], request):
                 view, newest = found[0], upto
         broken = Protection(request.history, request.route.policy).broken() if view.start else frozenset()
         return view.without((), broken) if broken else view
@@ -240,6 +260,14 @@ class Windowing:
         return smaller
 
 
+def _holds_end(view: View, request: Pass) -> bool:
+    """Tell whether a baseline keeps what this request ends with: it may have been made for another continuation."""
+    outline = request.history.outline
+    end = outline.groups[outline.owner[-1]].members
+    needed = end if outline.last_user is None else [*end, outline.last_user]
+    return all(view.keeps(p) for p in needed)
+
+
 def _apply(request: Pass, decision: Decision, name: str, view: View, *, label: str | None = None) -> None:
     """Take over a trimmer's view, and what it did to the size."""
     size = view.size(request.history)
@@ -251,7 +279,7 @@ def _apply(request: Pass, decision: Decision, name: str, view: View, *, label: s
 
 def _keep_cut(request: Pass, decision: Decision) -> None:
     """Make a cut the baseline of later requests; a summary's own baseline was recorded when it was made."""
-    view = decision.view
+    view = decision.view.baseline()
     if not view.reach or (view.carrier is None and view.summary is not None and view.summary.upto == view.reach):
         return
     row = BaselineRow(

@@ -78,19 +78,23 @@ class Browser:
         if not found:
             return None
         listed = [_plain(row) for row in messages]
+        places = {message["id"]: place for place, message in enumerate(listed)}
         told = {
             other.name: [described(row) for row in rows]
             for (other, described), rows in zip(_TOLD_WITH_A_SESSION, others, strict=True)
         }
+        told["steps"].sort(key=lambda step: places.get(step["head"], -1))
         return {**_session({**found[0], "messages": listed}), "threads": _threads(listed), **told}
 
     async def requests(self, any_id: str) -> list[dict[str, Any]]:
         """Return the requests with this request or completion id, newest first."""
         table, owner = schema.requests, schema.sessions
+        named = table.alias()
+        completed = select(named.c.seq).where(named.c.completion_id == any_id)
         query = (
             select(*table.c, owner.c.tenant, owner.c.id.label("owner"))
             .join(owner, owner.c.seq == table.c.session)
-            .where(or_(table.c.id == any_id, table.c.completion_id == any_id))
+            .where(or_(table.c.id == any_id, table.c.seq.in_(completed)))
             .order_by(table.c.seq.desc())
         )
         rows = await self._rows("requests", query)
@@ -200,9 +204,10 @@ def _conditions(wanted: SessionFilter) -> Sequence[Any]:
 
 
 def _of(table: Table, number: Any) -> Select[Any]:
-    """Return a query for the rows in order of the session with this number."""
+    """Return a query for the rows of the session with this number, in order where the table keeps one."""
     columns = [column for column in table.c if column.name not in _HIDDEN]
-    return select(*columns).where(table.c.session == number).order_by(table.c.seq)
+    order = [table.c.seq] if "seq" in table.c else []
+    return select(*columns).where(table.c.session == number).order_by(*order)
 
 
 def _bytes(text: str) -> bytes:
@@ -235,17 +240,19 @@ def _session(row: dict[str, Any]) -> dict[str, Any]:
 
 def _summary(row: dict[str, Any]) -> dict[str, Any]:
     """Return a summary for JSON, its words included."""
-    words = {
-        "text": row["text"].decode("utf-8", "replace"),
-        "constraints": json.loads(row["constraints"]),
-    }
+    words = {"text": row["text"].decode(), **{name: json.loads(row[name]) for name in ("constraints", "ledger")}}
     return {**_plain({name: value for name, value in row.items() if name not in words}), **words}
+
+
+def _with_recipe(row: dict[str, Any]) -> dict[str, Any]:
+    """Return a step or a baseline for JSON."""
+    return {**_plain(row), "recipe": json.loads(row["recipe"])}
 
 
 _TOLD_WITH_A_SESSION = (
     (schema.requests, _plain),
-    (schema.steps, _plain),
-    (schema.baselines, _plain),
+    (schema.steps, _with_recipe),
+    (schema.baselines, _with_recipe),
     (schema.summaries, _summary),
 )
 

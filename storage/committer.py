@@ -11,6 +11,7 @@ import threading
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from itertools import chain
 from queue import Empty, SimpleQueue
 from time import monotonic
 from typing import Any, TypeVar, cast
@@ -185,11 +186,11 @@ class Committer:
             cursor = connection.cursor()
             cursor.execute(self._driver.begin)
             for write in self._writes:
-                rows = [row for batch in batches for row in getattr(batch, write.rows)]
+                rows = list(chain.from_iterable(map(write.of, batches)))
                 if len(rows) == 1:
-                    cursor.execute(write.sql, write.bind(rows[0]))
+                    cursor.execute(write.sql, write.bind(rows)[0])
                 elif rows:
-                    cursor.executemany(write.sql, list(map(write.bind, rows)))
+                    cursor.executemany(write.sql, write.bind(rows))
             cursor.execute("COMMIT")
 
     def _run(self, connection: Connection, entry: _Entry) -> Any:

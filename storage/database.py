@@ -145,7 +145,7 @@ def _settle(driver: Driver) -> bytes:
         if version is None or version.readable_from > SCHEMA:
             raise SchemaTooNew("open", "the database was made by a newer version that this one cannot read")
         _wipe(driver)
-        return _meta(driver, cursor)["secret"]
+        return bytes.fromhex(_meta(driver, cursor)["secret"])
     except DBAPIError as error:
         raise _refusal(driver.fault(error.orig or error, connection)) from None
     except driver.errors as error:
@@ -190,10 +190,10 @@ def _tables(driver: Driver, cursor: Any) -> set[str]:
     return {row[0] for row in cursor.fetchall()} & {*metadata.tables, _ALEMBIC}
 
 
-def _meta(driver: Driver, cursor: Any) -> dict[str, bytes]:
+def _meta(driver: Driver, cursor: Any) -> dict[str, str]:
     """Return the table of what the database says of itself."""
     cursor.execute(compile_statement(select(meta.c.key, meta.c.value), driver.dialect).sql)
-    return {key: bytes(value) for key, value in cursor.fetchall()}
+    return dict(cursor.fetchall())
 
 
 def _migrate(driver: Driver) -> None:
@@ -205,7 +205,7 @@ def _migrate(driver: Driver) -> None:
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
         upgrade(connection)
         if connection.execute(select(meta.c.key).where(meta.c.key == "secret")).first() is None:
-            connection.execute(meta.insert().values(key="secret", value=secrets.token_bytes(SECRET_BYTES)))
+            connection.execute(meta.insert().values(key="secret", value=secrets.token_hex(SECRET_BYTES)))
 
 
 def _transaction(driver: Driver) -> Any:

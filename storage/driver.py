@@ -4,7 +4,7 @@ The hot path goes without SQLAlchemy's engine: statements are written with its C
 takes parameters by position, and executed by plain cursors (measured: a tenth of the cost).
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import dataclass
 from enum import Enum
@@ -14,6 +14,7 @@ from typing import Any, Protocol, cast
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ClauseElement
 
+from transom.storage.hex_type import Hex
 from transom.storage.store import CannotOpen, Corrupt, MissingParent, NotADatabase, StorageError, StorageTimeout
 
 
@@ -113,27 +114,40 @@ class Driver(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Compiled:
-    """A statement as a driver takes it: its text and the names of its parameters in order."""
+    """A statement as a driver takes it: its text, the names of its parameters in order, which of them are hex."""
 
     sql: str
     names: tuple[str, ...]
     constants: Mapping[str, Any]
+    hexed: tuple[int, ...]
 
-    def bind(self, values: Mapping[str, Any]) -> tuple[Any, ...]:
+    def bind(self, values: Mapping[str, Any]) -> list[Any]:
         """Return the parameters in order, given by name."""
         known = {**values, **self.constants} if self.constants else values
-        return tuple([known[name] for name in self.names])
+        parameters = [known[name] for name in self.names]
+        for place in self.hexed:
+            parameters[place] = parameters[place].hex()
+        return parameters
 
-    def binder(self) -> Callable[[Any], tuple[Any, ...]]:
-        """Return a function that reads the parameters off a row's attributes of the same names."""
-        if len(self.names) == 1:
-            only = attrgetter(self.names[0])
-            return lambda row: (only(row),)
-        return cast("Callable[[Any], tuple[Any, ...]]", attrgetter(*self.names))
+    def binder(self) -> Callable[[Sequence[Any]], list[tuple[Any, ...]]]:
+        """Return a function that reads the parameters off rows' attributes of the same names (two or more)."""
+        names = list(dict.fromkeys(self.names))
+        read, order = attrgetter(*names), [names.index(name) for name in self.names]
+        hexed = sorted({order[place] for place in self.hexed})
+
+        def bind(rows: Sequence[Any]) -> list[tuple[Any, ...]]:
+            columns: list[Sequence[Any]] = list(zip(*map(read, rows), strict=True))
+            for place in hexed:  # a column at a time: half the cost of a cell at a time
+                columns[place] = [None if value is None else value.hex() for value in columns[place]]
+            return list(zip(*[columns[place] for place in order], strict=True))
+
+        return bind
 
 
 def compile_statement(statement: ClauseElement, dialect: Dialect) -> Compiled:
     """Compile a Core statement for plain cursors."""
     compiled = cast("Any", statement.compile(dialect=dialect))
     constants = {name: value for name, value in compiled.params.items() if value is not None}
-    return Compiled(str(compiled), tuple(compiled.positiontup or ()), constants)
+    names = tuple(compiled.positiontup or ())
+    hexed = tuple(place for place, name in enumerate(names) if isinstance(compiled.binds[name].type, Hex))
+    return Compiled(str(compiled), names, constants, hexed)

@@ -3,11 +3,12 @@
 import asyncio
 from collections.abc import Callable, Sequence
 
-from sqlalchemy import BigInteger, Double, LargeBinary, bindparam, delete, select
+from sqlalchemy import BigInteger, Double, bindparam, delete, select
 from sqlalchemy.engine import Dialect
 
 from transom.storage.committer import Committer
 from transom.storage.driver import Compiled, Cursor, Driver, compile_statement
+from transom.storage.hex_type import Hex
 from transom.storage.schema import OF_A_SESSION, leases, sessions
 
 PORTION = 8
@@ -26,7 +27,7 @@ class Erasure:
         dialect = driver.dialect
         number = bindparam("seq", type_=BigInteger)
         statements = [
-            delete(leases).where(leases.c.session == bindparam("session", type_=LargeBinary)),
+            delete(leases).where(leases.c.session == bindparam("session", type_=Hex)),
             *(delete(table).where(table.c.session == number) for table in OF_A_SESSION),
             delete(sessions).where(sessions.c.seq == number),
         ]
@@ -75,7 +76,7 @@ class Erasure:
 def _claim(dialect: Dialect) -> Compiled:
     """Return the look-up that locks a session against new rows, if it is there and due."""
     statement = select(sessions.c.seq).where(
-        sessions.c.id == bindparam("session", type_=LargeBinary),
+        sessions.c.id == bindparam("session", type_=Hex),
         sessions.c.used_at < bindparam("unused_since", type_=Double),
     )
     return compile_statement(statement.with_for_update(), dialect)

@@ -3,12 +3,13 @@
 from collections.abc import Callable
 from typing import Any
 
-from sqlalchemy import Double, LargeBinary, Text, bindparam, cast, delete, func, literal_column, or_
+from sqlalchemy import Double, Text, bindparam, cast, delete, func, literal_column, or_
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ColumnElement
 
 from transom.storage.driver import Compiled, Cursor, compile_statement
+from transom.storage.hex_type import Hex
 from transom.storage.schema import leases
 
 
@@ -19,7 +20,7 @@ class Leases:
         flavour: Any = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
         now = _now(dialect)
         end = now + cast(bindparam("seconds", type_=Double), Double)
-        key = {"session": bindparam("session", type_=LargeBinary), "root": bindparam("root", type_=LargeBinary)}
+        key = {"session": bindparam("session", type_=Hex), "root": bindparam("root", type_=Hex)}
         holder = bindparam("holder", type_=Text)
         statement = flavour(leases).values(**key, holder=holder, expires_at=end)
         statement = statement.on_conflict_do_update(

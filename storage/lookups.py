@@ -8,11 +8,12 @@ import json
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
-from sqlalchemy import LargeBinary, Select, and_, bindparam, column, literal_column, select, values
+from sqlalchemy import Select, and_, bindparam, column, exists, literal_column, select, values
 from sqlalchemy.engine import Dialect
 
 from transom.storage import schema
 from transom.storage.driver import Compiled, Cursor, compile_statement
+from transom.storage.hex_type import Hex, as_bytes
 from transom.storage.rows import BaselineRow, FactorRow, Loaded, MessageRow, PreambleRow, StepRow, SummaryRow
 from transom.storage.statements import session_seq
 
@@ -22,14 +23,14 @@ FEW = 64
 """Up to so many ids are looked up without asking first whether it is worth it."""
 
 
-def _blob(name: str) -> Any:
-    """Return a bytes parameter."""
-    return bindparam(name, type_=LargeBinary)
+def _id(name: str) -> Any:
+    """Return a parameter that is an id."""
+    return bindparam(name, type_=Hex)
 
 
 def _many(count: int) -> list[Any]:
-    """Return as many bytes parameters, named by their place."""
-    return [_blob(f"id{place}") for place in range(count)]
+    """Return as many ids, named by their place."""
+    return [_id(f"id{place}") for place in range(count)]
 
 
 def chunks(ids: Sequence[bytes]) -> Iterator[tuple[int, dict[str, bytes]]]:
@@ -42,8 +43,10 @@ def chunks(ids: Sequence[bytes]) -> Iterator[tuple[int, dict[str, bytes]]]:
 
 
 def _known(count: int) -> Select[Any]:
-    table = schema.messages
-    return select(table.c.id, table.c.tokens).where(table.c.session == session_seq(), table.c.id.in_(_many(count)))
+    """Those of the ids that are stored, from the index alone, each with whether its session has baselines at all."""
+    table, base = schema.messages, schema.baselines
+    folded = exists().where(base.c.session == session_seq())
+    return select(table.c.id, folded).where(table.c.session == session_seq(), table.c.id.in_(_many(count)))
 
 
 def _baselines() -> Select[Any]:
@@ -61,12 +64,12 @@ def _baselines() -> Select[Any]:
 def _links(count: int) -> Select[Any]:
     """The newest session of each link: one index seek a link, however many sessions began alike."""
     table, session = schema.links, schema.sessions
-    asked = values(column("link", LargeBinary), name="asked").data([(one,) for one in _many(count)]).cte("asked")
+    asked = values(column("link", Hex), name="asked").data([(one,) for one in _many(count)]).cte("asked")
     newest = (
         select(session.c.id)
         .join_from(table, session, session.c.seq == table.c.session)
         .where(table.c.link == asked.c.link)
-        .order_by(table.c.seq.desc())
+        .order_by(table.c.session.desc())
         .limit(literal_column("1"))
         .scalar_subquery()
     )
@@ -75,7 +78,7 @@ def _links(count: int) -> Select[Any]:
 
 def _step() -> Select[Any]:
     table = schema.steps
-    asked = [table.c[name] == _blob(name) for name in ("head", "preamble", "policy")]
+    asked = [table.c[name] == _id(name) for name in ("head", "preamble", "policy")]
     return select(table.c.recipe).where(table.c.session == session_seq(), *asked)
 
 
@@ -83,7 +86,7 @@ def _thread() -> Select[Any]:
     """A message and all before it, found parent by parent."""
     table = schema.messages
     ours = table.c.session == session_seq()
-    walk = select(table.c.seq, table.c.parent).where(table.c.id == _blob("head"), ours).cte("walk", recursive=True)
+    walk = select(table.c.seq, table.c.parent).where(table.c.id == _id("head"), ours).cte("walk", recursive=True)
     walk = walk.union_all(
         select(table.c.seq, table.c.parent).join_from(walk, table, table.c.id == walk.c.parent).where(ours)
     )
@@ -104,12 +107,12 @@ def _preamble() -> Select[Any]:
     """The preamble of the newest request that ended in a message or in the one before it."""
     request, preamble, message = schema.requests, schema.preambles, schema.messages
     ours = session_seq()
-    parent = select(message.c.parent).where(message.c.session == ours, message.c.id == _blob("head")).scalar_subquery()
+    parent = select(message.c.parent).where(message.c.session == ours, message.c.id == _id("head")).scalar_subquery()
     matching = and_(preamble.c.session == request.c.session, preamble.c.id == request.c.preamble)
     return (
         select(*(preamble.c[name] for name in ("id", "payload", "tokens")))
         .join_from(request, preamble, matching)
-        .where(request.c.session == ours, request.c.head.in_([_blob("head"), parent]))
+        .where(request.c.session == ours, request.c.head.in_([_id("head"), parent]))
         .order_by(request.c.seq.desc())
         .limit(literal_column("1"))
     )
@@ -150,7 +153,7 @@ class Lookups:
         self._baselines = _ById(lambda count: _baselines().where(at.in_(_many(count))), dialect)
         self._deepest = compiled(_baselines().limit(literal_column(str(FEW))))
         self._links = _ById(_links, dialect)
-        self._session = compiled(select(schema.sessions.c.seq).where(schema.sessions.c.id == _blob("session")))
+        self._session = compiled(select(schema.sessions.c.seq).where(schema.sessions.c.id == _id("session")))
         self._step = compiled(_step())
         self._thread = compiled(_thread())
         self._tree = compiled(_tree())
@@ -161,14 +164,16 @@ class Lookups:
     def load(self, cursor: Cursor, session: bytes, ids: Sequence[bytes]) -> Loaded:
         """Return what is stored of these messages of a session."""
         if len(ids) > FEW and not self._exists(cursor, session):
-            return Loaded({}, [], {})
-        known: dict[bytes, int] = dict(self._known.rows(cursor, ids, {"session": session}))
-        if not known:
+            return Loaded(set(), [], {})
+        found = list(self._known.rows(cursor, ids, {"session": session}))
+        known = {bytes.fromhex(row[0]) for row in found}
+        if not any(folded for _, folded in found):
             return Loaded(known, [], {})
-        stored = [one for one in ids if one in known]
-        rows = [row for row in self._baselines_at(cursor, session, stored) if row[0] in known]
-        baselines = [BaselineRow(session, *row[:6]) for row in rows]
-        summaries = {row[6]: _summary(session, row[6:]) for row in rows if row[6] is not None}
+        rows = self._baselines_at(cursor, session, [one for one in ids if one in known])
+        baselines = [base for base in (_baseline(session, row) for row in rows) if base.at in known]
+        read = (_summary(session, row[6:]) for row in rows if row[6] is not None)
+        wanted = {base.summary for base in baselines}
+        summaries = {summary.id: summary for summary in read if summary.id in wanted}
         return Loaded(known, sorted(baselines, key=lambda baseline: -baseline.position), summaries)
 
     def _baselines_at(self, cursor: Cursor, session: bytes, stored: Sequence[bytes]) -> list[tuple[Any, ...]]:
@@ -190,29 +195,32 @@ class Lookups:
         asked = {"session": session, "head": head, "preamble": preamble, "policy": policy}
         cursor.execute(self._step.sql, self._step.bind(asked))
         row = cursor.fetchone()
-        return None if row is None else StepRow(session, head, preamble, policy, row[0])
+        return None if row is None else StepRow(session, head, preamble, policy, row[0].encode())
 
     def find_session(self, cursor: Cursor, links: Sequence[bytes]) -> tuple[bytes, bytes] | None:
         """Return the first of the links that is stored, with its newest session."""
-        found = {link: session for link, session in self._links.rows(cursor, links, {}) if session is not None}
-        return next(((link, found[link]) for link in links if link in found), None)
+        found = {bytes.fromhex(link): session for link, session in self._links.rows(cursor, links, {}) if session}
+        return next(((link, bytes.fromhex(found[link])) for link in links if link in found), None)
 
     def thread(self, cursor: Cursor, session: bytes, head: bytes) -> list[MessageRow]:
         """Return the messages from the root to `head`."""
         cursor.execute(self._thread.sql, self._thread.bind({"session": session, "head": head}))
-        return [MessageRow(identity, session, *others) for identity, *others in cursor.fetchall()]
+        return [
+            MessageRow(bytes.fromhex(identity), session, as_bytes(parent), *others)
+            for identity, parent, *others in cursor.fetchall()
+        ]
 
     def heads(self, cursor: Cursor, session: bytes) -> set[bytes]:
         """Return the messages without a child."""
         cursor.execute(self._tree.sql, self._tree.bind({"session": session}))
         rows = cursor.fetchall()
-        return {row[0] for row in rows} - {row[1] for row in rows}
+        return {bytes.fromhex(end) for end in {row[0] for row in rows} - {row[1] for row in rows}}
 
     def preamble_of(self, cursor: Cursor, session: bytes, head: bytes) -> PreambleRow | None:
         """Return the preamble last sent with a thread."""
         cursor.execute(self._preamble.sql, self._preamble.bind({"session": session, "head": head}))
         row = cursor.fetchone()
-        return None if row is None else PreambleRow(row[0], session, row[1], row[2])
+        return None if row is None else PreambleRow(bytes.fromhex(row[0]), session, row[1], row[2])
 
     def factors(self, cursor: Cursor) -> dict[str, FactorRow]:
         """Return the token ratios by model."""
@@ -225,9 +233,26 @@ class Lookups:
         cursor.fetchall()
 
 
+def _baseline(session: bytes, row: Sequence[Any]) -> BaselineRow:
+    """Return a baseline from its columns, in the table's order; more may follow them."""
+    at, position, kind, policy, recipe, summary = row[:6]
+    policy = bytes.fromhex(policy)
+    return BaselineRow(session, bytes.fromhex(at), position, kind, policy, recipe.encode(), as_bytes(summary))
+
+
 def _summary(session: bytes, row: Sequence[Any]) -> SummaryRow:
     """Return a summary from its columns, in the table's order."""
-    identity, upto, position, previous, text, tokens, model, prompt_version, constraints = row
-    words = tuple(json.loads(constraints))
-    text = text.decode("utf-8", "surrogatepass")
-    return SummaryRow(identity, session, upto, position, previous, text, tokens, model, prompt_version, words)
+    identity, upto, position, previous, text, tokens, model, prompt_version, constraints, ledger = row
+    return SummaryRow(
+        id=bytes.fromhex(identity),
+        session=session,
+        upto=bytes.fromhex(upto),
+        position=position,
+        previous=as_bytes(previous),
+        text=text.decode(),
+        tokens=tokens,
+        model=model,
+        prompt_version=prompt_version,
+        constraints=tuple(json.loads(constraints)),
+        ledger=tuple(json.loads(ledger)),
+    )

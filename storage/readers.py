@@ -3,8 +3,9 @@
 import asyncio
 import threading
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from typing import TypeVar
+from dataclasses import dataclass
+from queue import SimpleQueue
+from typing import Any, TypeVar, cast
 
 from transom.storage.driver import Connection, Cursor, Driver, Fault, storage_error
 from transom.storage.store import StorageError
@@ -13,17 +14,30 @@ T = TypeVar("T")
 THREADS = 4
 
 
+@dataclass(slots=True, eq=False)
+class _Asked:
+    """A look-up, and who waits for it."""
+
+    operation: str
+    work: Callable[[Cursor], Any]
+    future: "asyncio.Future[Any]"
+    loop: asyncio.AbstractEventLoop
+
+
 class Readers:
     """Runs look-ups within a deadline."""
 
     def __init__(self, driver: Driver, *, timeout_s: float) -> None:
         self._driver = driver
         self._timeout_s = timeout_s
-        self._pool = ThreadPoolExecutor(THREADS, thread_name_prefix="transom-reader")
-        self._mine = threading.local()
-        self._lock = threading.Lock()
-        self._open: set[Connection] = set()
+        self._queue: SimpleQueue[_Asked | None] = SimpleQueue()  # an executor's own hop costs half as much again
         self._closed = False
+        self._threads = [
+            threading.Thread(target=self._serve, name=f"transom-reader-{number}", daemon=True)
+            for number in range(THREADS)
+        ]
+        for thread in self._threads:
+            thread.start()
 
     async def call(self, operation: str, work: Callable[[Cursor], T]) -> T:
         """Run a look-up on some thread; its connection is never touched by a task, so none can leave it dirty.
@@ -32,24 +46,58 @@ class Readers:
         """
         if self._closed:
             raise StorageError(operation, "closed")
-        hop = asyncio.get_running_loop().run_in_executor(self._pool, self._run, operation, work)
+        loop = asyncio.get_running_loop()
+        asked = _Asked(operation, work, loop.create_future(), loop)
+        self._queue.put(asked)
         try:
             async with asyncio.timeout(self._timeout_s):
-                return await hop
+                return cast("T", await asked.future)
         except TimeoutError:
             raise storage_error(operation, Fault.BUSY) from None
 
     def close(self) -> None:
-        """Wait for what runs, then close every connection; blocks."""
+        """Wait for what was asked, then close every connection; blocks."""
         self._closed = True
-        self._pool.shutdown(wait=True, cancel_futures=True)
-        for connection in self._open:
-            connection.close()
-        self._open.clear()
+        for _ in self._threads:
+            self._queue.put(None)
+        for thread in self._threads:
+            thread.join()
 
-    def _run(self, operation: str, work: Callable[[Cursor], T]) -> T:
-        """Do the work on this thread's connection; once more on a new one if the old one turns out to be dead."""
-        fresh = getattr(self._mine, "connection", None) is None
+    def _serve(self) -> None:
+        """Answer until closed, on this thread's own connection."""
+        reader = _Reader(self._driver)
+        while (asked := self._queue.get()) is not None:
+            if asked.future.cancelled():  # its deadline has passed, or its request is gone
+                continue
+            answer: Any = None
+            error: Exception | None = None
+            try:
+                answer = reader.run(asked.operation, asked.work)
+            except Exception as raised:  # noqa: BLE001 - whatever it is, the thread must go on
+                error = raised
+            try:
+                asked.loop.call_soon_threadsafe(_settle, asked.future, answer, error)
+            except RuntimeError:  # the loop is closed, so nobody waits any more
+                continue
+        reader.close()
+
+
+class _Reader:
+    """One connection, and what becomes of it when a look-up fails."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._connection: Connection | None = None
+
+    def close(self) -> None:
+        """Close the connection, if one is open."""
+        connection, self._connection = self._connection, None
+        if connection is not None:
+            connection.close()
+
+    def run(self, operation: str, work: Callable[[Cursor], T]) -> T:
+        """Do the work; once more on a new connection if the old one turns out to be dead."""
+        fresh = self._connection is None
         try:
             return self._attempt(work)
         except self._driver.errors as error:
@@ -63,21 +111,23 @@ class Readers:
 
     def _attempt(self, work: Callable[[Cursor], T]) -> T:
         """Do the work once."""
-        connection: Connection | None = getattr(self._mine, "connection", None)
-        if connection is None:
-            connection = self._driver.connect(read_only=True)
-            self._mine.connection = connection
-            with self._lock:
-                self._open.add(connection)
-        return work(connection.cursor())
+        if self._connection is None:
+            self._connection = self._driver.connect(read_only=True)
+        return work(self._connection.cursor())
 
     def _fault(self, error: Exception) -> Fault:
         """Say what failed, and drop the connection unless it was merely busy."""
-        connection: Connection | None = getattr(self._mine, "connection", None)
-        fault = self._driver.fault(error, connection)
-        if connection is not None and fault is not Fault.BUSY:
-            self._mine.connection = None
-            with self._lock:
-                self._open.discard(connection)
-            connection.close()
+        fault = self._driver.fault(error, self._connection)
+        if fault is not Fault.BUSY:
+            self.close()
         return fault
+
+
+def _settle(future: "asyncio.Future[Any]", answer: Any, error: Exception | None) -> None:
+    """Resolve a future, on its own loop."""
+    if future.done():
+        return
+    if error is None:
+        future.set_result(answer)
+    else:
+        future.set_exception(error)

@@ -67,7 +67,7 @@ class Retention:
             rows = await self._readers.call("retain", self._page_after(tenant, cutoff, after))
             if not rows:
                 return erased
-            erased += await self._erasure.erase([row[1] for row in rows], cutoff)
+            erased += await self._erasure.erase([bytes.fromhex(row[1]) for row in rows], cutoff)
             after = rows[-1][0]
 
     def _present(self, cursor: Cursor) -> dict[str, int]:

@@ -76,6 +76,8 @@ class RequestRow:
     complete: bool = False
     window: str = ""
     tool_limit: str | None = None
+    messages_before: int | None = None
+    messages_sent: int | None = None
     tokens_before: int | None = None
     tokens_sent: int | None = None
     tokens_stable: int | None = None
@@ -93,7 +95,10 @@ class RequestRow:
 
 @dataclass(frozen=True, slots=True)
 class StepRow:
-    """The record of one pass: which view `policy` (a fingerprint) made of `head` under `preamble` (b"" for none)."""
+    """The record of one pass: which view `policy` (a fingerprint) made of `head` under `preamble` (b"" for none).
+
+    The recipe is JSON.
+    """
 
     session: bytes
     head: bytes
@@ -101,12 +106,17 @@ class StepRow:
     policy: bytes
     recipe: bytes
 
+    @property
+    def recipe_text(self) -> str:
+        """Return the recipe as stored."""
+        return self.recipe.decode()
+
 
 @dataclass(frozen=True, slots=True)
 class BaselineRow:
     """Where later passes start: message `at`, the `position`-th of its thread, is the last one replaced.
 
-    `kind` is "summary" or "cut"; `policy` a fingerprint, b"" for what holds under every policy.
+    `kind` is "summary" or "cut"; `policy` a fingerprint, b"" for what holds under every policy; the recipe is JSON.
     """
 
     session: bytes
@@ -117,12 +127,18 @@ class BaselineRow:
     recipe: bytes
     summary: bytes | None = None
 
+    @property
+    def recipe_text(self) -> str:
+        """Return the recipe as stored."""
+        return self.recipe.decode()
+
 
 @dataclass(frozen=True, slots=True)
 class SummaryRow:
     """A summary of a thread's messages up to `upto`, the `position`-th, with what it was made by.
 
-    `previous` is the summary that it took in; `constraints` the user's own words, verified by the maker.
+    `previous` is the summary that it took in; `constraints` the user's own words, verified by the maker; `ledger` what
+    else it is to keep word by word.
     """
 
     id: bytes
@@ -135,16 +151,22 @@ class SummaryRow:
     model: str
     prompt_version: str
     constraints: tuple[str, ...] = ()
+    ledger: tuple[str, ...] = ()
 
     @property
     def text_bytes(self) -> bytes:
-        """Return the text as stored: bytes, since a model may write NUL or half an emoji."""
-        return self.text.encode("utf-8", "surrogatepass")
+        """Return the text as stored: bytes, since a model may write NUL; half an emoji becomes a question mark."""
+        return self.text.encode("utf-8", "replace")
 
     @property
-    def constraints_json(self) -> bytes:
-        """Return the constraints as stored: a JSON list, ASCII only."""
-        return json.dumps(self.constraints).encode("ascii")
+    def constraints_json(self) -> str:
+        """Return the constraints as stored."""
+        return _json(self.constraints)
+
+    @property
+    def ledger_json(self) -> str:
+        """Return the ledger as stored."""
+        return _json(self.ledger)
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,9 +187,9 @@ class FactorRow:
     at: float
 
     @property
-    def ratios_json(self) -> bytes:
-        """Return the ratios as stored: a JSON list."""
-        return json.dumps(self.ratios).encode("ascii")
+    def ratios_json(self) -> str:
+        """Return the ratios as stored."""
+        return _json(self.ratios)
 
 
 @dataclass(frozen=True, slots=True)
@@ -200,14 +222,19 @@ class Batch:
     @property
     def size(self) -> int:
         """Return about how many bytes the batch holds in memory."""
-        rows: Sequence[MessageRow | PreambleRow] = [*self.messages, *self.preambles]
-        return 1000 + sum(len(row.payload) for row in rows if row.payload)
+        text = sum([len(row.payload) for row in self.messages if row.payload])
+        return 1000 + text + sum([len(row.payload) for row in self.preambles if row.payload])
 
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What is stored of a thread: the known ids with their tokens, its baselines (deepest first), their summaries."""
+    """What is stored of a thread: the known ids, its baselines (deepest first), their summaries."""
 
-    known: dict[bytes, int]
+    known: set[bytes]
     baselines: list[BaselineRow]
     summaries: dict[bytes, SummaryRow]
+
+
+def _json(values: Sequence[str] | Sequence[float]) -> str:
+    """Return a JSON list that a person can read; half an emoji becomes a question mark."""
+    return json.dumps(values, ensure_ascii=False).encode("utf-8", "replace").decode()

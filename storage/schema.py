@@ -4,7 +4,8 @@ Rules that every table keeps:
 
 * `seq` is the primary key wherever order matters: rows are ordered by it and never by a clock, which may jump.
 * Times are float seconds since the epoch, in columns whose names end in `_at`.
-* Whatever a client or a model wrote is a blob (text columns lose NUL bytes on PostgreSQL and half an emoji everywhere).
+* Every cell is text or JSON that can be read with the database's own command line: ids and hashes are hex. Bytes from
+  outside are blobs all the same, as they came: a text column of PostgreSQL takes no NUL.
 * Every row that belongs to a session names it by its `seq`, a foreign key: nothing can be written to an erased one.
   What is looked up within a session is indexed by session first. Sessions in use are mostly young ones, so that the
   same few index pages are written again and again (ids are random; an index on ids alone dirties a page per row).
@@ -16,15 +17,18 @@ from sqlalchemy import (
     Column,
     Double,
     ForeignKey,
-    ForeignKeyConstraint,
     Index,
     Integer,
     LargeBinary,
     MetaData,
+    PrimaryKeyConstraint,
     Table,
     Text,
     UniqueConstraint,
+    text,
 )
+
+from transom.storage.hex_type import Hex
 
 metadata = MetaData()
 
@@ -43,18 +47,18 @@ meta = Table(
     "meta",
     metadata,
     Column("key", Text, primary_key=True),
-    Column("value", LargeBinary, nullable=False),
+    Column("value", Text, nullable=False),
 )
 
 sessions = Table(
     "sessions",
     metadata,
     _seq(),
-    Column("id", LargeBinary, nullable=False, unique=True),
+    Column("id", Hex, nullable=False, unique=True),
     Column("tenant", Text, nullable=False),
-    Column("key_hash", LargeBinary),
+    Column("key_hash", Hex),
     Column("source", Text, nullable=False),
-    Column("user_hash", LargeBinary),
+    Column("user_hash", Hex),
     Column("created_at", Double, nullable=False),
     Column("used_at", Double, nullable=False),
     Index("sessions_by_tenant", "tenant", "seq"),
@@ -67,7 +71,7 @@ preambles = Table(
     metadata,
     _seq(),
     _session(),
-    Column("id", LargeBinary, nullable=False),
+    Column("id", Hex, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("payload", LargeBinary),
     UniqueConstraint("session", "id", name="preambles_once"),
@@ -78,27 +82,27 @@ messages = Table(
     metadata,
     _seq(),
     _session(),
-    Column("id", LargeBinary, nullable=False),
-    Column("parent", LargeBinary),
+    Column("id", Hex, nullable=False),
+    Column("parent", Hex),
     Column("role", Text, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("items", Integer, nullable=False),
     Column("payload", LargeBinary),
     UniqueConstraint("session", "id", name="messages_once"),
-    ForeignKeyConstraint(["session", "parent"], ["messages.session", "messages.id"], name="messages_have_parents"),
-    Index("messages_by_parent", "session", "parent"),
 )
+
+_COMPLETED = text("completion_id IS NOT NULL")
 
 requests = Table(
     "requests",
     metadata,
     _seq(),
     _session(),
-    Column("head", LargeBinary, nullable=False),
+    Column("head", Hex, nullable=False),
     Column("id", Text, nullable=False),
-    Column("preamble", LargeBinary),
-    Column("step", LargeBinary),
-    Column("reply", LargeBinary),
+    Column("preamble", Hex),
+    Column("step", Hex),
+    Column("reply", Hex),
     Column("completion_id", Text),
     Column("model", Text, nullable=False),
     Column("policy", Text, nullable=False),
@@ -106,6 +110,8 @@ requests = Table(
     Column("complete", Boolean, nullable=False),
     Column("window", Text, nullable=False),
     Column("tool_limit", Text),
+    Column("messages_before", BigInteger),
+    Column("messages_sent", BigInteger),
     Column("tokens_before", BigInteger),
     Column("tokens_sent", BigInteger),
     Column("tokens_stable", BigInteger),
@@ -115,21 +121,23 @@ requests = Table(
     Column("usage_completion", BigInteger),
     Column("duration_ms", BigInteger),
     Column("created_at", Double, nullable=False),
-    UniqueConstraint("session", "head", "id", name="requests_once"),
-    Index("requests_by_id", "id"),
-    Index("requests_by_completion", "completion_id"),
+    # by id first, so that it is the look-up by id too: our ids are in the order of time, its end is all that is written
+    UniqueConstraint("id", "session", "head", name="requests_once"),
+    Index("requests_by_session", "session"),
+    # read through from end to end when somebody asks, and cheap to write: by completion id it would dirty a page a row
+    Index("requests_completions", "seq", "completion_id", sqlite_where=_COMPLETED, postgresql_where=_COMPLETED),
 )
 
 steps = Table(
     "steps",
     metadata,
-    _seq(),
     _session(),
-    Column("head", LargeBinary, nullable=False),
-    Column("preamble", LargeBinary, nullable=False),
-    Column("policy", LargeBinary, nullable=False),
-    Column("recipe", LargeBinary, nullable=False),
-    UniqueConstraint("session", "head", "preamble", "policy", name="steps_once"),
+    Column("head", Hex, nullable=False),
+    Column("preamble", Hex, nullable=False),
+    Column("policy", Hex, nullable=False),
+    Column("recipe", Text, nullable=False),
+    PrimaryKeyConstraint("session", "head", "preamble", "policy"),
+    sqlite_with_rowid=False,
 )
 
 baselines = Table(
@@ -137,12 +145,12 @@ baselines = Table(
     metadata,
     _seq(),
     _session(),
-    Column("at", LargeBinary, nullable=False),
+    Column("at", Hex, nullable=False),
     Column("position", Integer, nullable=False),
     Column("kind", Text, nullable=False),
-    Column("policy", LargeBinary, nullable=False),
-    Column("recipe", LargeBinary, nullable=False),
-    Column("summary", LargeBinary),
+    Column("policy", Hex, nullable=False),
+    Column("recipe", Text, nullable=False),
+    Column("summary", Hex),
     UniqueConstraint("session", "at", "kind", "policy", name="baselines_once"),
 )
 
@@ -151,42 +159,43 @@ summaries = Table(
     metadata,
     _seq(),
     _session(),
-    Column("id", LargeBinary, nullable=False),
-    Column("upto", LargeBinary, nullable=False),
+    Column("id", Hex, nullable=False),
+    Column("upto", Hex, nullable=False),
     Column("position", Integer, nullable=False),
-    Column("previous", LargeBinary),
+    Column("previous", Hex),
     Column("text", LargeBinary, nullable=False),
     Column("tokens", Integer, nullable=False),
     Column("model", Text, nullable=False),
     Column("prompt_version", Text, nullable=False),
-    Column("constraints", LargeBinary, nullable=False),
+    Column("constraints", Text, nullable=False),
+    Column("ledger", Text, nullable=False),
     UniqueConstraint("session", "id", name="summaries_once"),
 )
 
 links = Table(
     "links",
     metadata,
-    _seq(),
+    Column("link", Hex, nullable=False),
     _session(),
-    Column("link", LargeBinary, nullable=False),
-    Column("message", LargeBinary, nullable=False),
-    UniqueConstraint("session", "link", name="links_once"),
-    Index("links_by_link", "link", "seq"),
+    Column("message", Hex, nullable=False),
+    PrimaryKeyConstraint("link", "session"),
+    Index("links_by_session", "session"),
+    sqlite_with_rowid=False,
 )
 
 factors = Table(
     "factors",
     metadata,
     Column("model", Text, primary_key=True),
-    Column("ratios", LargeBinary, nullable=False),
+    Column("ratios", Text, nullable=False),
     Column("updated_at", Double, nullable=False),
 )
 
 leases = Table(
     "leases",
     metadata,
-    Column("session", LargeBinary, primary_key=True),
-    Column("root", LargeBinary, primary_key=True),
+    Column("session", Hex, primary_key=True),
+    Column("root", Hex, primary_key=True),
     Column("holder", Text, nullable=False),
     Column("expires_at", Double, nullable=False),
 )
@@ -198,7 +207,7 @@ audit = Table(
     Column("who", Text, nullable=False),
     Column("what", Text, nullable=False),
     Column("tenant", Text),
-    Column("session", LargeBinary),
+    Column("session", Hex),
     Column("created_at", Double, nullable=False),
 )
 

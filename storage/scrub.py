@@ -13,7 +13,7 @@ def scrubbed(batch: Batch) -> Batch:
 
 def _row(row: Any) -> Any:
     """Return a row with clean labels."""
-    kept = ("text", "constraints") if isinstance(row, SummaryRow) else ()
+    kept = ("text", "constraints", "ledger") if isinstance(row, SummaryRow) else ()
     labels = {
         column.name: label(getattr(row, column.name))
         for column in fields(row)

@@ -7,6 +7,7 @@ from typing import Any, Self
 from transom.storage.browse import Browser
 from transom.storage.committer import Committer
 from transom.storage.database import Database
+from transom.storage.driver import Cursor
 from transom.storage.erasure import Erasure
 from transom.storage.leases import Leases
 from transom.storage.lookups import Lookups
@@ -120,8 +121,13 @@ class SqlStore:
         return {**await self._browser.stats(), "bytes": size}
 
     async def ping(self) -> None:
-        """Raise unless the database answers."""
-        await self._readers.call("ping", self._lookups.ping)
+        """Raise unless the database answers and is still the one that was opened."""
+
+        def work(cursor: Cursor) -> None:
+            self._database.driver.check()
+            self._lookups.ping(cursor)
+
+        await self._readers.call("ping", work)
 
     async def close(self) -> None:
         """Commit what is queued and let go of everything."""

@@ -4,16 +4,19 @@ Parameters are named after the rows' attributes. Whatever the conversation consi
 writer wins, so that a retry and a second worker change nothing.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from operator import attrgetter
 from typing import Any
 
-from sqlalchemy import Insert, LargeBinary, Table, Update, bindparam, case, select, update
+from sqlalchemy import Insert, Table, Update, bindparam, case, exists, or_, select, update
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
 from transom.storage import schema
 from transom.storage.driver import compile_statement
+from transom.storage.hex_type import Hex
+from transom.storage.rows import Batch
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,7 +25,8 @@ class Write:
 
     rows: str
     sql: str
-    bind: Callable[[Any], tuple[Any, ...]]
+    bind: Callable[[Sequence[Any]], list[tuple[Any, ...]]]
+    of: Callable[[Batch], Sequence[Any]]
 
 
 _ATTRIBUTES: dict[str, dict[str, str]] = {
@@ -30,7 +34,9 @@ _ATTRIBUTES: dict[str, dict[str, str]] = {
     "requests": {"created_at": "at"},
     "audit": {"created_at": "at"},
     "factors": {"updated_at": "at", "ratios": "ratios_json"},
-    "summaries": {"text": "text_bytes", "constraints": "constraints_json"},
+    "summaries": {"text": "text_bytes", "constraints": "constraints_json", "ledger": "ledger_json"},
+    "steps": {"recipe": "recipe_text"},
+    "baselines": {"recipe": "recipe_text"},
 }
 """Columns that a row calls otherwise."""
 
@@ -43,7 +49,9 @@ def _insert(table: Table, dialect: Dialect) -> Any:
     names = _ATTRIBUTES.get(table.name, {})
     columns = [column.name for column in table.c if column.name != "seq"]
     values: dict[str, Any] = {name: bindparam(names.get(name, name)) for name in columns}
-    if table.name in _NAMED_BY_SEQ:
+    if table is schema.messages:
+        values["session"] = _session_with_parent()
+    elif table.name in _NAMED_BY_SEQ:
         values["session"] = session_seq()
     flavour = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
     return flavour(table).values(values).inline()
@@ -51,8 +59,19 @@ def _insert(table: Table, dialect: Dialect) -> Any:
 
 def session_seq() -> Any:
     """Return the number of the session whose id is the parameter `session`; NULL, which no column takes, if unknown."""
-    named = schema.sessions.c.id == bindparam("session", type_=LargeBinary)
+    named = schema.sessions.c.id == bindparam("session", type_=Hex)
     return select(schema.sessions.c.seq).where(named).scalar_subquery()
+
+
+def _session_with_parent() -> Any:
+    """Return the number of a message's session; NULL too if the session does not hold the message's parent.
+
+    This stands for a foreign key from messages to messages, which would need an index of its own.
+    """
+    session, message, parent = schema.sessions, schema.messages.alias(), bindparam("parent", type_=Hex)
+    stored = exists().where(message.c.session == session.c.seq, message.c.id == parent)
+    named = session.c.id == bindparam("session", type_=Hex)
+    return select(session.c.seq).where(named, or_(parent.is_(None), stored)).scalar_subquery()
 
 
 def _added(table: Table, dialect: Dialect) -> Insert:
@@ -98,7 +117,7 @@ def write_statements(dialect: Dialect) -> tuple[Write, ...]:
         ("summaries", _added(schema.summaries, dialect)),
         ("baselines", _added(schema.baselines, dialect)),
         ("steps", _added(schema.steps, dialect)),
-        ("requests", _replaced(schema.requests, dialect, ["session", "head", "id"], _KEPT_ON_REQUEST)),
+        ("requests", _replaced(schema.requests, dialect, ["id", "session", "head"], _KEPT_ON_REQUEST)),
         ("links", _added(schema.links, dialect)),
         ("factors", _replaced(schema.factors, dialect, ["model"], frozenset({"model"}))),
         ("audit", _insert(schema.audit, dialect)),
@@ -106,5 +125,5 @@ def write_statements(dialect: Dialect) -> tuple[Write, ...]:
     writes = []
     for rows, statement in statements:
         compiled = compile_statement(statement, dialect)
-        writes.append(Write(rows, compiled.sql, compiled.binder()))
+        writes.append(Write(rows, compiled.sql, compiled.binder(), attrgetter(rows)))
     return tuple(writes)

@@ -163,7 +163,7 @@ class Store(Protocol):
         """Return the number of rows per table and the database's size in `bytes`."""
 
     async def ping(self) -> None:
-        """Raise StorageError unless the database answers."""
+        """Raise StorageError unless the database answers and is still the one that was opened."""
 
     async def close(self) -> None:
         """Commit what was handed over, then let go of every thread, connection and lock."""

@@ -7,10 +7,10 @@ from starlette.requests import Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
-from transom.proxy.auth import bearer_of, is_local
+from transom.proxy.auth import authorise
 from transom.proxy.config.settings import Settings
 from transom.proxy.endpoints.answer import json_response
-from transom.proxy.errors import BadRequest, InvalidApiKey, SessionNotFound, StorageUnavailable
+from transom.proxy.errors import BadRequest, SessionNotFound, StorageUnavailable
 from transom.storage.identity import user_hash
 from transom.storage.rows import AuditRow, Batch
 from transom.storage.store import SessionFilter, StorageError, Store
@@ -32,22 +32,9 @@ class Admin:
             Route("/admin/sessions/{id}", self.session, methods=["GET"]),
             Route("/admin/sessions/{id}", self.delete_session, methods=["DELETE"]),
             Route("/admin/sessions/{id}/export", self.export),
-            Route("/admin/users/{id}", self.delete_user, methods=["DELETE"]),
-            Route("/admin/requests/{id}", self.requests),
+            Route("/admin/users/{id:path}", self.delete_user, methods=["DELETE"]),
+            Route("/admin/requests/{id:path}", self.requests),
         ]
-
-    def _authorise(self, request: Request) -> str:
-        """Return who asks. Without a configured key only this machine may. Raises InvalidApiKey."""
-        settings = self._settings()
-        headers = dict(request.scope["headers"])
-        if settings.config.admin.key is None:
-            if is_local(request.scope, headers):
-                return "local"
-            raise InvalidApiKey("No admin key is configured, so only this machine may ask.")
-        key = bearer_of(headers)
-        if key is None or not settings.is_admin_key(key):
-            raise InvalidApiKey("Send the admin key as a bearer.")
-        return "key"
 
     async def _audit(self, who: str, what: str, session: bytes | None = None, tenant: str | None = None) -> None:
         try:
@@ -57,7 +44,7 @@ class Admin:
 
     async def sessions(self, request: Request) -> Response:
         """List sessions, newest first."""
-        self._authorise(request)
+        authorise(request.scope, self._settings())
         query = request.query_params
         limit = _whole(query.get("limit"), LIMIT)
         wanted = SessionFilter(tenant=query.get("tenant"))
@@ -71,7 +58,7 @@ class Admin:
 
     async def session(self, request: Request) -> Response:
         """Return one session's threads and timeline, without message texts."""
-        who = self._authorise(request)
+        who = authorise(request.scope, self._settings())
         session = _id(request)
         try:
             found = await self._store.session(session)
@@ -84,9 +71,13 @@ class Admin:
 
     async def export(self, request: Request) -> Response:
         """Stream a session as JSON lines."""
-        who = self._authorise(request)
+        who = authorise(request.scope, self._settings())
         session = _id(request)
-        if await self._store.session(session) is None:
+        try:
+            found = await self._store.session(session)
+        except StorageError:
+            raise StorageUnavailable from None
+        if found is None:
             raise SessionNotFound("There is no such session.")
         await self._audit(who, "export", session)
 
@@ -98,7 +89,7 @@ class Admin:
 
     async def delete_session(self, request: Request) -> Response:
         """Erase a session from the database and from memory."""
-        who = self._authorise(request)
+        who = authorise(request.scope, self._settings())
         session = _id(request)
         self._forget(session)
         try:
@@ -113,7 +104,7 @@ class Admin:
 
     async def delete_user(self, request: Request) -> Response:
         """Erase all sessions of a tenant's user."""
-        who = self._authorise(request)
+        who = authorise(request.scope, self._settings())
         tenant = request.query_params.get("tenant")
         if not tenant:
             raise BadRequest("Name the tenant whose user this is.", param="tenant")
@@ -129,7 +120,7 @@ class Admin:
 
     async def requests(self, request: Request) -> Response:
         """Return what became of a request, by its own or its completion's id."""
-        who = self._authorise(request)
+        who = authorise(request.scope, self._settings())
         try:
             found = await self._store.requests(request.path_params["id"])
         except StorageError:
@@ -150,6 +141,6 @@ def _id(request: Request) -> bytes:
 def _whole(text: str | None, default: int) -> int:
     if text is None:
         return default
-    if not text.isdigit() or not 1 <= int(text) <= MOST:
+    if not (text.isascii() and text.isdigit()) or not 1 <= int(text) <= MOST:
         raise BadRequest(f"`limit` must be a number from 1 to {MOST:,}.", param="limit")
     return int(text)

@@ -1,6 +1,7 @@
 """Build the answers of the small endpoints; the chat endpoint sends its own bytes."""
 
 import msgspec
+from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
@@ -10,6 +11,22 @@ from transom.proxy.errors import TransomError, error_body
 def json_response(value: object, status: int = 200) -> Response:
     """Return a JSON answer."""
     return Response(msgspec.json.encode(value), status, media_type="application/json")
+
+
+async def on_http_error(_request: Request, error: Exception) -> Response:
+    """Answer what no route takes, and a method that a route does not take, in OpenAI's shape."""
+    if not isinstance(error, HTTPException):
+        raise error
+    known = {404: "There is no such endpoint.", 405: "This endpoint does not take this method."}
+    fields = {
+        "message": known.get(error.status_code, error.detail),
+        "type": "invalid_request_error",
+        "param": None,
+        "code": "unknown_url" if error.status_code == 404 else "method_not_allowed",
+    }
+    return Response(
+        msgspec.json.encode({"error": fields}), error.status_code, error.headers, media_type="application/json"
+    )
 
 
 async def on_error(_request: Request, error: Exception) -> Response:

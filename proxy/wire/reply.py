@@ -7,7 +7,7 @@ import msgspec
 
 from transom.proxy.errors import UpstreamBadResponse
 from transom.proxy.wire.chat import MESSAGE_DEPTH
-from transom.proxy.wire.raw import is_deeper, is_utf8, mend_surrogates
+from transom.proxy.wire.raw import assemble, is_deeper, is_utf8, members, mend_surrogates
 
 # Beyond any model's window: a count like this is a server's mistake.
 MAX_TOKENS = 100_000_000
@@ -67,7 +67,7 @@ def parse_reply(body: bytes) -> Reply:
     if not answer.choices:
         raise UpstreamBadResponse("The model's server answered without any choice.")
     choices = sorted(answer.choices, key=lambda choice: choice.index if isinstance(choice.index, int) else 0)
-    messages = [bytes(choice.message) for choice in choices]
+    messages = [_with_role(bytes(choice.message)) for choice in choices]
     if not all(message.startswith(b"{") and not is_deeper(message, MESSAGE_DEPTH) for message in messages):
         raise UpstreamBadResponse("The model's server answered with a choice that holds no usable message.")
     finish = [choice.finish_reason if isinstance(choice.finish_reason, str) else None for choice in choices]
@@ -93,6 +93,17 @@ def _answer(body: bytes) -> _Answer:
         return _decode(mend_surrogates(body))
     except (msgspec.DecodeError, RecursionError):
         raise UpstreamBadResponse("The model's server answered with something that is no chat completion.") from None
+
+
+def _with_role(message: bytes) -> bytes:
+    """Return a message that names its role: some servers leave out what goes without saying."""
+    try:
+        fields = dict(members(message))
+    except (msgspec.DecodeError, RecursionError):
+        return message
+    if fields.get("role", b"").startswith(b'"'):
+        return message
+    return assemble({**fields, "role": b'"assistant"'}.items())
 
 
 def read_usage(usage: Any) -> Usage | None:

@@ -239,7 +239,7 @@ class Session:
             if history.messages[: len(before)] == list(before) and all(map(view.keeps, guard.positions()))
         ]
         view = max(reversed(shared), key=lambda v: v.reach, default=View())
-        broken = guard.broken() if shared else frozenset()
+        broken = guard.broken() if view.start else frozenset()
         return view.without((), broken) if broken else view
 
     def request(self, history: History, limits: Limits, policy: Policy) -> Decided:
@@ -252,4 +252,6 @@ class Session:
         return decided
 
     def remember(self, history: History, view: View) -> None:
-        self.remembered.append((view, tuple(history.messages[: view.reach])))
+        baseline = view.baseline()
+        if baseline.reach:
+            self.remembered.append((baseline, tuple(history.messages[: baseline.reach])))

@@ -42,6 +42,7 @@ class Reading:
             p for p in range(len(messages)) if self.unanswered[self.leader[p]] and self.leader[p] not in self.open
         }
         self.protected = self._protected(policy)
+        self.dropped = self._dropped()
 
     def _pair(self, place: int, identity: str) -> None:
         for before in range(place - 1, -1, -1):
@@ -72,6 +73,18 @@ class Reading:
         if policy.mid_system == "keep":
             leaders.update(p for p, m in enumerate(self.messages) if m.role in ("system", "developer"))
         return {p for p in range(len(self.messages)) if self.leader[p] in leaders}
+
+    def _dropped(self) -> set[int]:
+        """Return what goes before all else once a cut is made: what the client broke, and turn 0 if a user spoke."""
+        opening = {p for p in range(len(self.messages)) if self.users and self.turn[p] == 0}
+        return (self.broken | opening) - self.protected
+
+    @property
+    def questions(self) -> set[int]:
+        """The user messages that stay because a protected answer to them does."""
+        answers = {p for p in self.protected if is_model(self.messages[p])}
+        asked = {self.turn[p] for p in answers}
+        return {p for p in self.users if self.turn[p] in asked}
 
     @property
     def current(self) -> int:
@@ -138,14 +151,13 @@ def check_view(case: Case, view: View) -> None:
     present = set(kept)
     must(kept == sorted(present), "order is kept", kept)
     must(present <= set(range(len(messages))), "what is kept is the request's own", kept)
-    cut = view.summary is not None or bool(set(range(len(messages))) - present - reading.broken)
+    cut = view.summary is not None or len(kept) < len(messages)
     if messages:
         must(len(messages) - 1 in present, "the last message is there", kept)
     if cut:
         must(reading.protected - reading.broken <= present, "what is protected is there", kept, reading.protected)
         _check_pairs(reading, present)
-        if not case.late:
-            _check_start(reading, kept)
+        _check_start(reading, kept)
     if reading.users:
         must(reading.users[-1] in present, "the last user message is there", kept)
     if view.summary is not None:
@@ -164,7 +176,8 @@ def _check_pairs(reading: Reading, present: set[int]) -> None:
 def _check_start(reading: Reading, kept: list[int]) -> None:
     """Check that no answer is kept whose question is gone."""
     spoken = [p for p in kept if not reading.messages[p].is_system]
-    if reading.users:
+    opening = reading.protected & {p for p in kept if not reading.turn[p]}  # a late result of it may come last
+    if reading.users and not opening:
         must(reading.messages[spoken[0]].role == "user", "a window starts with a user message", kept)
     asked = {reading.turn[p] for p in kept if reading.messages[p].role == "user"}
     for place in kept:
@@ -198,7 +211,8 @@ def check_limits(case: Case, decided: Decided) -> None:
     kept = set(decided.view.positions(len(case.history.messages)))
     excused: set[int] = set()
     for view in (decided.start, decided.view):
-        protected = case.reading.protected & set(view.positions(len(case.history.messages)))
+        reading = case.reading
+        protected = (reading.protected | reading.questions) & set(view.positions(len(case.history.messages)))
         excused |= {which for which, *_ in exceeded(case, view, protected)}
     left = [one for one in exceeded(case, decided.view, kept) if one[0] not in excused]
     must(not left, "the limits hold", left, sorted(kept))
@@ -217,7 +231,7 @@ def check_truncated(case: Case, step: Step) -> None:
         must(after == before, "nothing is cut while the limits hold, or for one that none can reach", sorted(after))
         return
     bundles = list(_bundles(reading, before, case.policy))
-    gone = before - after - (reading.broken - reading.protected)
+    gone = before - after - reading.dropped
     taken = 0
     while taken < len(bundles) and bundles[taken][0] <= gone:
         gone -= bundles[taken][0]
@@ -246,11 +260,11 @@ def _limits(case: Case) -> Iterator[tuple[int, int]]:
 def _bundles(reading: Reading, before: set[int], policy: Policy) -> Iterator[tuple[set[int], bool]]:
     """Yield what goes together, in the order it goes, and whether it goes for the low-water mark."""
     spared = reading.newest(policy.keep_recent_iterations)
-    free = [p for p in sorted(before) if p not in reading.protected | reading.broken]
+    free = [p for p in sorted(before) if p not in reading.protected | reading.dropped | reading.questions]
     for turn in range(reading.current):
         left = [p for p in free if reading.turn[p] == turn]
         asked = [p for p in left if reading.messages[p].role == "user"]
-        if asked or not turn:
+        if asked:
             for place in asked[:-1]:
                 yield {place}, True
             bundle = set(left) - set(asked[:-1])
@@ -275,16 +289,16 @@ def check_compressed(case: Case, step: Step, writer: Writer) -> None:
     assert summary is not None
     reading, length = case.reading, len(case.history.messages)
     before, after = (set(view.positions(length)) for view in (step.before, step.result.view))
-    old, dropped = set(range(summary.upto)), reading.broken - reading.protected
+    old, dropped = set(range(summary.upto)), reading.dropped
     torn = {p for p in old if max(reading.group(reading.leader[p])) >= summary.upto}
     must(after & old <= reading.protected | torn, "a fold takes all from the start on", sorted(after), summary.upto)
     must(after - old == before - old - dropped, "a fold takes nothing newer", sorted(after), summary.upto)
     forgotten = old - writer.stands_for[summary.id] - after - reading.broken
     must(not forgotten, "a summary stands for all that came before", sorted(forgotten), summary.upto)
     must(asked.previous == step.before.summary, "a second fold is given the summary before", asked)
-    must(summary.upto in fold_places(reading, case.policy), "a fold ends where it may", summary.upto)
+    must(may_end(case, summary.upto), "a fold ends where it may", summary.upto)
     must(all(p >= summary.upto for p in reading.open), "a fold ends before an open group", summary.upto)
-    newest = set() if case.late else reading.newest(case.policy.keep_recent_iterations)
+    newest = reading.newest(case.policy.keep_recent_iterations)
     must(all(p >= summary.upto for p in newest), "a fold ends before the newest iterations", summary.upto, newest)
     replaced = sum(case.history.messages[p].tokens for p in asked.span)
     replaced += asked.previous.tokens if asked.previous else 0
@@ -293,7 +307,7 @@ def check_compressed(case: Case, step: Step, writer: Writer) -> None:
     most = replaced - 1 if over else writer.allowance
     must(summary.tokens <= most, "a summary is smaller than what it replaces", summary.tokens, replaced)
     if limits[0] is not None:
-        fixed = fixed_tokens(case, writer, summary.upto)
+        fixed = fixed_tokens(case, writer)
         must(fixed <= 0.75 * limits[0], "a fold leaves room for the conversation", fixed, limits)
 
 
@@ -304,22 +318,36 @@ def reachable(case: Case, view: View) -> tuple[int | None, int | None]:
     return (None if 0 in out else case.limits.tokens, None if 1 in out else case.limits.items)
 
 
-def fixed_tokens(case: Case, writer: Writer, upto: int) -> int:
+def fixed_tokens(case: Case, writer: Writer) -> int:
     """Count preamble, pinned messages and a summary of its allowed size."""
     reading = case.reading
-    pinned = [p for p in reading.users[:-1] if p < upto and reading.turn[p] <= case.policy.keep_first_turns]
+    pinned = [p for p in reading.users if reading.turn[p] <= case.policy.keep_first_turns]
     parts = [*case.history.preamble, *(case.history.messages[p] for p in pinned)]
     return sum(m.tokens for m in parts) + writer.allowance
 
 
-def fold_places(reading: Reading, policy: Policy) -> set[int]:
-    """Return the positions a fold may end at."""
+def may_end(case: Case, upto: int) -> bool:
+    """Tell whether a fold may end here: where a turn starts, or between the current turn's older iterations."""
+    reading, keep = case.reading, case.policy.keep_recent_turns
     starts = [p for p in reading.users if p == 0 or reading.messages[p - 1].role != "user"]
-    if policy.keep_verbatim == "turns":
-        return {starts[-policy.keep_recent_turns]} if len(starts) > policy.keep_recent_turns else set()
-    spared = reading.newest(policy.keep_recent_iterations)
-    older = [p for p in reading.iterations() if p not in spared and p not in reading.open]
-    return {*starts, *(max(reading.group(p)) + 1 for p in older)} - {0}
+    if case.policy.keep_verbatim == "turns":
+        return len(starts) > keep and (upto == starts[-keep] or (case.late and upto in starts[:-keep]))
+    if upto in starts:
+        return True
+    spared = reading.newest(case.policy.keep_recent_iterations) | reading.open
+    inside = [p for p in range(upto) if reading.turn[p] == reading.current and reading.leader[p] in spared]
+    return upto > max(reading.users, default=0) and not inside
+
+
+def oldest_end(case: Case) -> int:
+    """Return the last position that a fold must reach if nothing less is enough; 0 if nothing is old."""
+    reading = case.reading
+    ends = [p for p in reading.users if may_end(case, p)]
+    for leader in reading.iterations():
+        end = max(reading.group(leader)) + 1
+        if case.policy.keep_verbatim == "fill" and may_end(case, end):
+            ends.append(end)
+    return max(ends, default=0)
 
 
 def check_unfolded(case: Case, step: Step, writer: Writer) -> None:
@@ -329,14 +357,13 @@ def check_unfolded(case: Case, step: Step, writer: Writer) -> None:
     over = [
         size > limit for size, limit in zip(step.before.size(case.history), limits, strict=True) if limit is not None
     ]
-    places = fold_places(reading, case.policy)
     already = summary.upto if summary else 0
-    upto = max(places, default=0)
+    upto = oldest_end(case)
     torn = {p for p in range(upto) if max(reading.group(reading.leader[p])) >= upto}
     unprotected = set(range(already, upto)) - reading.protected - torn
-    fixed = (reading.protected | torn) - set(reading.users[-1:])
+    fixed = reading.protected | torn
     idle = not any(over) or not unprotected or _is_cramped(case, writer, fixed, limits[0])
-    must(idle, "what is old is folded", sorted(places))
+    must(idle, "what is old is folded", upto)
 
 
 def _is_cramped(case: Case, writer: Writer, fixed: set[int], tokens: int | None) -> bool:

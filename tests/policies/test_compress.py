@@ -255,7 +255,6 @@ def test_without_a_token_limit_no_share_is_asked_for() -> None:
     assert compressed(history, limits=Limits(items=10), policy=TURNS).trimmed
 
 
-@pytest.mark.xfail(reason="pinned messages at or after the end of the fold are not counted as fixed")
 def test_pinned_messages_are_fixed_wherever_they_stand() -> None:
     pinned = policy(keep_recent_turns=2, keep_first_turns=2)
     history = thread(user("a", 10), assistant("b", 40), user("goal", 60), assistant("c", 10), user("d", 10))
@@ -345,7 +344,6 @@ def test_session_after_session_the_summary_is_made_once_a_stretch() -> None:
 # Faults
 
 
-@pytest.mark.xfail(reason="a cut group that reaches beyond the fold is brought back in part: its call without result")
 def test_a_fold_brings_back_no_part_of_a_group_that_was_cut() -> None:
     messages = [user("a", 10), call("x", 10), user("b", 10), assistant("c", 10), result("x", tokens=10)]
     history = thread(*messages, *exchanges(3))
@@ -354,14 +352,12 @@ def test_a_fold_brings_back_no_part_of_a_group_that_was_cut() -> None:
     assert 1 not in list(done.view.positions(len(history)))
 
 
-@pytest.mark.xfail(reason="a group that reaches beyond the fold opens the window, its question folded")
 def test_a_window_never_opens_on_a_late_answer_whose_question_is_folded() -> None:
     history = thread(user("a"), call("x"), user("b"), assistant("c"), result("x"), user("d"))
     done = compressed(history, limits=Limits(items=5), policy=TURNS)
     assert history.messages[next(done.view.positions(len(history)))].role == "user"
 
 
-@pytest.mark.xfail(reason="a fold ends behind a late result, and takes the newer iterations before that along")
 def test_a_late_result_does_not_take_the_newest_iterations_along() -> None:
     chosen = policy(keep_verbatim="fill", trim_to=0.1, keep_recent_iterations=2)
     late = [call("x"), call("y"), result("y"), result("x"), assistant("b")]
@@ -370,7 +366,6 @@ def test_a_late_result_does_not_take_the_newest_iterations_along() -> None:
     assert all(asked.upto <= 2 for asked in writer.asked)
 
 
-@pytest.mark.xfail(reason="the substitute of a kept message before the fold is measured as the message itself")
 def test_fill_measures_substitutes_beside_the_summary() -> None:
     chosen = policy(keep_verbatim="fill", keep_first_turns=1, trim_to=1.0)
     history = thread(user("goal", 10), assistant("a", 10), *exchanges(4))
@@ -379,7 +374,6 @@ def test_fill_measures_substitutes_beside_the_summary() -> None:
     assert done.view.start == 2  # 8 for the summary, 4 for the goal, 80 for the rest
 
 
-@pytest.mark.xfail(reason="what stood beside a summary and was cut later is in no summary, ever")
 def test_what_was_cut_from_beside_a_summary_is_folded_with_the_rest() -> None:
     writer, messages = Writer(), [user("the task", 10), *iterations(6)]
     first = compressed(thread(*messages), limits=Limits(tokens=100), policy=FILL, writer=writer).view

@@ -92,12 +92,10 @@ def test_the_oldest_go_first_over_the_limit() -> None:
     assert merged(quotes, [], words, 0) == ()
 
 
-@pytest.mark.xfail(reason="one new quote that is over the limit by itself takes all the others with it")
 def test_a_quote_over_the_limit_does_not_cost_the_others() -> None:
     assert merged(["never before nine"], ["a very long quote " * 20], words, 40) == ("never before nine",)
 
 
-@pytest.mark.xfail(reason="all after the heading is taken for the section: a model that writes it first loses the rest")
 def test_a_section_that_comes_first_does_not_cost_the_body() -> None:
     body, _ = split_constraints(f'{HEADING}\n- "never before nine"\n\nThe user books flights to Oslo.')
     assert "Oslo" in body
@@ -127,5 +125,6 @@ def test_what_is_carried_was_given_once_and_fits(old: list[str], new: list[str],
 @given(st.text(), st.text())
 def test_no_answer_of_a_model_breaks_the_split(before: str, after: str) -> None:
     body, quotes = split_constraints(f"{before}\n{HEADING}\n{after}")
-    assert body in before + HEADING + after
+    lines = f"{before}\n{HEADING}\n{after}".split("\n")
+    assert {line.strip() for line in body.split("\n")} <= {"", *(line.strip() for line in lines)}
     assert all(len(quote) >= SHORTEST for quote in quotes)

@@ -73,6 +73,19 @@ def test_a_cut_drops_what_is_broken_but_not_what_is_protected() -> None:
     assert Protection(history, policy()).broken() == {1, 2}
 
 
+def test_a_cut_drops_turn_0_once_somebody_has_spoken() -> None:
+    opening = [assistant("hello"), call("x"), result("x"), system("rule")]
+    assert Protection(thread(*opening), policy()).broken() == frozenset()
+    assert Protection(thread(*opening, user("a")), policy()).broken() == {0, 1, 2}
+    assert Protection(thread(*opening, user("a")), policy(mid_system="ordinary")).broken() == {0, 1, 2, 3}
+
+
+def test_pinned_are_the_user_messages_of_the_first_turns() -> None:
+    messages = [assistant("greeting"), user("a"), user("b"), assistant("c"), *exchanges(3)]
+    assert Protection(thread(*messages), policy()).pinned() == []
+    assert Protection(thread(*messages), policy(keep_first_turns=2)).pinned() == [1, 2, 4]
+
+
 def test_the_floor_is_preamble_summary_and_what_is_protected() -> None:
     history = thread(system("s", 5), user("a", 10), assistant("b", 10), user("c", 20))
     guard = Protection(history, policy())

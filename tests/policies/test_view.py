@@ -5,6 +5,7 @@ import pytest
 
 from tests.policies.builders import assistant, call, exchanges, result, system, thread, user
 from transom.policies.options import Policy
+from transom.policies.items import Message
 from transom.policies.protection import Protection
 from transom.policies.view import Recalled, Size, Substitute, Summary, View
 
@@ -145,28 +146,41 @@ def test_folding_puts_an_end_to_a_carrier() -> None:
     assert (view.carrier, dict(view.substitutes)) == (None, {})
 
 
-@pytest.mark.xfail(reason="reach leaves `omitted` out, so another branch inherits what was broken only in this one")
-def test_a_view_holds_for_every_thread_that_shares_its_reach() -> None:
-    first = [user("a"), assistant("b"), user("c"), call("x"), user("d")]
-    view = View().without([0, 1], Protection(thread(*first), Policy()).broken())
+def test_what_is_removed_from_beside_a_summary_is_owed_to_the_next() -> None:
+    view = View().folded(SUMMARY, [1, 3], ()).without([3, 5], ())
+    assert view.owed == {3}
+    assert view.without([1], ()).owed == {1, 3}
+    assert view.folded(Summary(b"t", "newer", 9, 7), [], ()).owed == frozenset()
+
+
+FIRST = [user("a"), assistant("b"), user("c"), call("x"), user("d")]
+
+
+def first_cut() -> View:
+    view = View().without([0, 1], Protection(thread(*FIRST), Policy()).broken())
     assert kept(view, 5) == [2, 4]
-    other = [*first[: view.reach], user("another question"), assistant("its answer")]
-    history = thread(*other)
-    again = view.without((), Protection(history, Policy()).broken())
-    assert kept(again, len(other)) == list(range(view.reach, len(other)))
+    return view
 
 
-@pytest.mark.xfail(reason="a thread that ends where the view starts shares its reach, and is sent without a message")
-def test_a_view_is_never_empty_in_a_thread_that_shares_its_reach() -> None:
-    view = View().without([0, 1, 2], ())
-    shorter = [user("a"), call("x"), result("x")]
-    assert view.reach > len(shorter) or kept(view, len(shorter)) != []
+def resumed(view: View, *messages: Message) -> list[int]:
+    """Return what a thread keeps that starts from this view."""
+    return kept(view.baseline().without((), Protection(thread(*messages), Policy()).broken()), len(messages))
 
 
-@pytest.mark.xfail(reason="what was broken once stays omitted after its result came: the result is left an orphan")
+def test_a_view_reaches_as_far_as_it_says_anything() -> None:
+    assert first_cut().reach == 4
+    assert View(start=2).reach == 2
+    assert View(substitutes={7: Substitute("", 4)}).reach == 8
+
+
+def test_another_thread_starts_from_a_view_without_what_was_broken_in_the_first() -> None:
+    assert first_cut().baseline().reach == 2
+    assert resumed(first_cut(), *FIRST[:2], user("another question"), user("more"), assistant("an answer")) == [2, 3, 4]
+
+
 def test_a_call_whose_result_comes_late_is_sent_again() -> None:
-    first = [user("a"), assistant("b"), user("c"), call("x"), user("d")]
-    view = View().without([0, 1], Protection(thread(*first), Policy()).broken())
-    mended = thread(*first, result("x"))
-    again = view.without((), Protection(mended, Policy()).broken())
-    assert kept(again, 6) == [2, 3, 4, 5]
+    assert resumed(first_cut(), *FIRST, result("x")) == [2, 3, 4, 5]
+
+
+def test_what_was_recalled_for_one_request_is_not_for_the_next() -> None:
+    assert View(start=3, recalled=Recalled("", 8, 6)).baseline() == View(start=3)

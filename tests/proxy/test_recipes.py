@@ -1,5 +1,6 @@
 """Views come back from their recipes as they were; one whose summary is gone says nothing."""
 
+import json
 from types import MappingProxyType
 
 import msgspec
@@ -31,6 +32,20 @@ def test_views_come_back_as_they_were(view: View, labels: tuple[str, ...]) -> No
     written = recipes.encode(view, labels)
     assert recipes.decode(written, {SUMMARY.id: SUMMARY}.get) == (view, labels)
     assert written == recipes.encode(view, labels)
+    assert recipes.from_json(json.loads(written), {SUMMARY.id: SUMMARY}.get) == (view, labels)
+
+
+def test_a_recipe_is_json_that_says_what_is_not_as_usual() -> None:
+    assert recipes.encode(View()) == b"{}"
+    view = View(4, (1,), SUMMARY, substitutes=MappingProxyType({5: Substitute("é", 7)}), carrier=1)
+    assert json.loads(recipes.encode(view, ("cut",))) == {
+        "start": 4,
+        "head": [1],
+        "summary": "00" * 16,
+        "carrier": 1,
+        "substitutes": {"5": {"text": "é", "tokens": 7}},
+        "labels": ["cut"],
+    }
 
 
 def test_a_view_whose_summary_is_gone_says_nothing() -> None:
@@ -41,7 +56,7 @@ def test_a_recipe_holds_no_text_of_the_summary() -> None:
     assert b"Summary" not in recipes.encode(View(start=4, summary=SUMMARY))
 
 
-@pytest.mark.parametrize("torn", [b"", b"\x90", b"nonsense", recipes.encode(View())[:-1]])
+@pytest.mark.parametrize("torn", [b"", b"[]", b"nonsense", b"\xff", recipes.encode(View())[:-1]])
 def test_torn_recipes_are_noticed(torn: bytes) -> None:
     with pytest.raises(msgspec.DecodeError):
         recipes.decode(torn, lambda _: None)

@@ -82,13 +82,17 @@ async def test_one_session_with_its_threads_and_what_was_done(store: SqlStore) -
     for texts in (trunk, branch):
         await store.write(talk.batch(texts))
     head = talk.ids(trunk)[-1]
-    summary = SummaryRow(b"summary", talk.id, head, 2, None, "text \x00", 3, "m", "1", ("quote",))
+    summary = SummaryRow(b"summary", talk.id, head, 2, None, "text \x00", 3, "m", "1", ("quote",), ("no. 7",))
     await store.write(
         Batch(
-            requests=[talk.request(trunk, "r1"), talk.request(branch, "r2", window="cut")],
-            steps=[StepRow(talk.id, head, b"", b"policy", b"recipe")],
+            requests=[talk.request(trunk, "r1"), talk.request(branch, "r2", messages_before=4, messages_sent=1)],
+            steps=[
+                StepRow(talk.id, head, b"", b"policy", b'{"start": 2}'),
+                StepRow(talk.id, talk.ids(trunk)[0], b"", b"policy", b"{}"),
+                StepRow(talk.id, b"", b"", b"policy", b"{}"),
+            ],
             summaries=[summary],
-            baselines=[BaselineRow(talk.id, head, 2, "summary", b"", b"recipe", b"summary")],
+            baselines=[BaselineRow(talk.id, head, 2, "summary", b"", b'{"start": 1}', b"summary")],
         )
     )
     told = await store.session(talk.id)
@@ -100,10 +104,13 @@ async def test_one_session_with_its_threads_and_what_was_done(store: SqlStore) -
         {"head": head.hex(), "root": root, "messages": 3, "tokens": 6},
     ]
     assert [row["id"] for row in told["requests"]] == ["r1", "r2"]
-    assert [row["recipe"] for row in told["steps"]] == [b"recipe".hex()]
+    assert [(row["messages_before"], row["messages_sent"]) for row in told["requests"]] == [(None, None), (4, 1)]
+    assert [row["head"] for row in told["steps"]] == ["", root, head.hex()]
+    assert [row["recipe"] for row in told["steps"]] == [{}, {}, {"start": 2}]
     assert told["summaries"][0]["text"] == "text \x00"
     assert told["summaries"][0]["constraints"] == ["quote"]
-    assert told["baselines"][0]["at"] == head.hex()
+    assert told["summaries"][0]["ledger"] == ["no. 7"]
+    assert (told["baselines"][0]["at"], told["baselines"][0]["recipe"]) == (head.hex(), {"start": 1})
     assert (told["tenant"], told["user"], len(told["messages"])) == ("acme", b"me".hex(), 5)
     assert await store.session(b"unknown") is None
 
@@ -202,6 +209,7 @@ async def test_a_thousand_turns_take_at_most_thrice_their_export(store: SqlStore
     before = (await store.stats())["bytes"]
     await store.write(talk.batch(texts))
     ids, rows = talk.ids(texts), Batch()
+    recipe = b'{"start":12,"head":[0,3],"labels":["cut"],"summary":"' + b"5" * 32 + b'"}'
     for turn in range(1000):
         question, answer = ids[2 * turn], ids[2 * turn + 1]
         rows.requests.append(
@@ -217,7 +225,7 @@ async def test_a_thousand_turns_take_at_most_thrice_their_export(store: SqlStore
                 token_limit=4000,
             )
         )
-        rows.steps.append(StepRow(talk.id, question, b"p" * 16, b"f" * 16, b"r" * 100))
+        rows.steps.append(StepRow(talk.id, question, b"p" * 16, b"f" * 16, recipe))
     await store.write(rows)
     size = (await store.stats())["bytes"] - before
     export = sum([len(line) async for line in store.export(talk.id)])

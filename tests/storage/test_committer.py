@@ -250,7 +250,10 @@ async def test_rows_are_not_written_to_a_file_that_nobody_sees(sqlite_store: Sql
     for _ in range(2):
         with pytest.raises(StorageError, match="the file was replaced"):
             await sqlite_store.write(talk.batch(["a", "b"], 1))
+        with pytest.raises(StorageError, match="the file was replaced"):
+            await sqlite_store.ping()
     move(away, sqlite_file)
+    await sqlite_store.ping()
     await sqlite_store.write(talk.batch(["a", "b"], 1))
 
 

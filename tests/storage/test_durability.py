@@ -53,7 +53,7 @@ def test_what_was_acknowledged_is_there_after_a_kill(start: Start, sqlite_file: 
     with sqlite3.connect(sqlite_file) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-        stored = {identity.hex() for (identity,) in connection.execute("SELECT id FROM messages")}
+        stored = {identity for (identity,) in connection.execute("SELECT id FROM messages")}
     connection.close()
     assert told <= stored
 

@@ -28,13 +28,14 @@ def holding(folder: Path, canary: bytes) -> list[str]:
 def everything(talk: Talk, mark: str) -> Batch:
     """Return a row in every table that belongs to a session."""
     raw = mark.encode()
+    recipe = b'{"labels": ["' + raw + b'"]}'
     batch = talk.batch([f"{mark} {place}" * 40 for place in range(60)])
     head = batch.messages[-1].id
     batch.messages.append(MessageRow(os.urandom(16), talk.id, head, raw * 100_000, 1, 1, "user"))
     batch.preambles.append(PreambleRow(os.urandom(16), talk.id, raw, 1))
-    batch.summaries.append(SummaryRow(os.urandom(16), talk.id, head, 1, None, mark, 1, mark, "1", (mark,)))
-    batch.baselines.append(BaselineRow(talk.id, head, 1, "summary", raw, raw, batch.summaries[0].id))
-    batch.steps.append(StepRow(talk.id, head, raw, raw, raw))
+    batch.summaries.append(SummaryRow(os.urandom(16), talk.id, head, 1, None, mark, 1, mark, "1", (mark,), (mark,)))
+    batch.baselines.append(BaselineRow(talk.id, head, 1, "summary", raw, recipe, batch.summaries[0].id))
+    batch.steps.append(StepRow(talk.id, head, raw, raw, recipe))
     batch.links.append(LinkRow(os.urandom(16), talk.id, head))
     batch.requests.append(talk.request([f"{mark} 0" * 40], mark, completion_id=mark))
     return batch

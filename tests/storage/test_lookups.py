@@ -25,28 +25,28 @@ async def test_what_is_stored_of_a_thread_is_known(store: SqlStore, length: int)
     await store.write(talk.batch(texts))
     ids = talk.ids([*texts, "new"])
     loaded = await store.load(talk.id, ids)
-    assert loaded.known == {identity: len(text) for identity, text in zip(ids, texts, strict=False)}
+    assert loaded.known == set(ids[:-1])
     assert (loaded.baselines, loaded.summaries) == ([], {})
 
 
 async def test_nothing_is_known_of_no_ids_or_of_a_new_session(store: SqlStore) -> None:
     talk = Talk(store)
     for length in (0, 1, 100):
-        assert (await store.load(talk.id, talk.ids(["x"] * length))).known == {}
+        assert (await store.load(talk.id, talk.ids(["x"] * length))).known == set()
 
 
 async def test_a_session_does_not_know_anothers_messages(store: SqlStore) -> None:
     one, other = Talk(store), Talk(store, tenant="other")
     await store.write(one.batch(["hello"]))
     await store.write(other.batch(["hello"]))
-    assert (await store.load(other.id, one.ids(["hello"]))).known == {}
+    assert (await store.load(other.id, one.ids(["hello"]))).known == set()
     assert await store.thread(other.id, one.ids(["hello"])[0]) == []
 
 
 def folded(talk: Talk, texts: list[str], position: int) -> Batch:
     at = talk.ids(texts)[position]
     summary = SummaryRow(
-        os.urandom(16), talk.id, at, position, None, f"upto {position} \x00 \ud83d", 5, "m", "1", ("a",)
+        os.urandom(16), talk.id, at, position, None, f"upto {position} \x00 é", 5, "m", "1", ("a é",), ("b",)
     )
     return Batch(
         summaries=[summary],
@@ -168,7 +168,7 @@ def test_no_hot_look_up_walks_through_a_table(sqlite_store: SqlStore) -> None:
     connection = sqlite_store._database.driver.connect(read_only=True)
     cursor = connection.cursor()
     for statement in statements:
-        cursor.execute(f"EXPLAIN QUERY PLAN {statement.sql}", (b"",) * len(statement.names))
+        cursor.execute(f"EXPLAIN QUERY PLAN {statement.sql}", ("",) * len(statement.names))
         for *_, step in cursor.fetchall():
             scanned = step.removeprefix("SCAN ") if step.startswith("SCAN ") else "asked"
             assert scanned.split()[0] in ("asked", "walk") or "CONSTANT ROW" in scanned, step

@@ -1,11 +1,13 @@
 import asyncio
 import threading
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from tests.storage.talk import Talk
 from transom.storage.driver import Cursor, DriverFault, Fault
+from transom.storage.readers import THREADS
 from transom.storage.sql_store import SqlStore
 from transom.storage.store import StorageError, StorageTimeout
 
@@ -24,6 +26,44 @@ async def test_a_look_up_has_a_deadline(sqlite_store: SqlStore) -> None:
         await sqlite_store._readers.call("slow", lambda cursor: done.wait(30))
     done.set()
     await sqlite_store.ping()
+
+
+async def test_a_look_up_is_not_made_for_nobody(store: SqlStore) -> None:
+    done = threading.Event()
+    stuck = [asyncio.ensure_future(store._readers.call("slow", lambda cursor: done.wait(30))) for _ in range(THREADS)]
+    made: list[None] = []
+    given_up = asyncio.ensure_future(store._readers.call("given up", lambda cursor: made.append(None)))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    done.set()
+    await asyncio.gather(*stuck)
+    await store.ping()
+    assert made == []
+
+
+def test_an_answer_for_a_closed_event_loop_is_dropped(url: str) -> None:
+    reached, done = threading.Event(), threading.Event()
+
+    async def opened() -> SqlStore:
+        return SqlStore.open(url)
+
+    async def abandoned(store: SqlStore) -> None:
+        asyncio.ensure_future(store._readers.call("late", slow)).add_done_callback(lambda late: late.cancelled())
+        await asyncio.to_thread(reached.wait, 10)
+
+    def slow(cursor: Cursor) -> bool:
+        reached.set()
+        return done.wait(30)
+
+    with asyncio.Runner() as runner:
+        store = runner.run(opened())
+        with asyncio.Runner() as gone:
+            gone.run(abandoned(store))
+        done.set()
+        for _ in range(THREADS):
+            runner.run(store.ping())
+        runner.run(store.close())
 
 
 async def test_look_ups_go_on_while_others_are_stuck(store: SqlStore) -> None:
@@ -49,10 +89,20 @@ async def test_a_busy_database_costs_no_connection(store: SqlStore) -> None:
     def busy(cursor: Cursor) -> None:
         raise DriverFault(Fault.BUSY)
 
-    opened = set(store._readers._open)
+    everybody = threading.Barrier(THREADS)
+
+    def connection(cursor: Any) -> Any:
+        everybody.wait(10)
+        return cursor.connection
+
+    async def connections() -> set[Any]:
+        return set(await asyncio.gather(*(store._readers.call("which", connection) for _ in range(THREADS))))
+
+    opened = await connections()
     with pytest.raises(StorageTimeout):
         await store._readers.call("busy", busy)
-    assert opened <= store._readers._open
+    assert len(opened) == THREADS
+    assert await connections() == opened
 
 
 async def test_an_error_says_nothing_of_statement_or_values(store: SqlStore) -> None:

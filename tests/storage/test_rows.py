@@ -18,8 +18,9 @@ def test_a_batch_says_what_it_weighs() -> None:
     assert Batch().size > 0
 
 
-def test_what_a_model_wrote_becomes_bytes() -> None:
-    summary = SummaryRow(b"i", b"s", b"u", 1, None, "nul \x00, half \ud83d", 1, "m", "1", ("é", "\ud83d"))
-    assert summary.text_bytes == b"nul \x00, half \xed\xa0\xbd"
-    assert summary.constraints_json == rb'["\u00e9", "\ud83d"]'
-    assert FactorRow("m", (1.0, 0.5), 1.0).ratios_json == b"[1.0, 0.5]"
+def test_what_a_model_wrote_is_stored_as_text_that_can_be_read() -> None:
+    summary = SummaryRow(b"i", b"s", b"u", 1, None, "nul \x00, é, half \ud83d", 1, "m", "1", ("é", "\ud83d"), ("\x00",))
+    assert summary.text_bytes.decode() == "nul \x00, é, half ?"
+    assert summary.constraints_json == '["é", "?"]'
+    assert summary.ledger_json == '["\\u0000"]'
+    assert FactorRow("m", (1.0, 0.5), 1.0).ratios_json == "[1.0, 0.5]"

@@ -118,7 +118,7 @@ class Timeline:
         key = (request["head"], request["preamble"], request["step"])
         for step in self._session["steps"]:
             if (step["head"], step["preamble"], step["policy"]) == key:
-                found = recipes.decode(bytes.fromhex(step["recipe"]), self._summary)
+                found = recipes.from_json(step["recipe"], self._summary)
                 return found[0] if found else None
         return None
 

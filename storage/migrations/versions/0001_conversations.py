@@ -17,12 +17,12 @@ def _session() -> sa.Column[int]:
     return sa.Column("session", sa.BigInteger, sa.ForeignKey("sessions.seq"), nullable=False)
 
 
-def _blob(name: str, *, null: bool = False, unique: bool = False) -> sa.Column[bytes]:
-    return sa.Column(name, sa.LargeBinary, nullable=null, unique=unique)
+def _blob(name: str, *, null: bool = False) -> sa.Column[bytes]:
+    return sa.Column(name, sa.LargeBinary, nullable=null)
 
 
-def _text(name: str, *, null: bool = False) -> sa.Column[str]:
-    return sa.Column(name, sa.Text, nullable=null)
+def _text(name: str, *, null: bool = False, unique: bool = False) -> sa.Column[str]:
+    return sa.Column(name, sa.Text, nullable=null, unique=unique)
 
 
 def _count(name: str) -> sa.Column[int]:
@@ -39,8 +39,8 @@ def _time(name: str) -> sa.Column[float]:
 
 def upgrade() -> None:
     """Create the tables, and note that every program can read them."""
-    meta = op.create_table("meta", sa.Column("key", sa.Text, primary_key=True), _blob("value"))
-    op.bulk_insert(meta, [{"key": "readable_from", "value": b"1"}])
+    meta = op.create_table("meta", sa.Column("key", sa.Text, primary_key=True), _text("value"))
+    op.bulk_insert(meta, [{"key": "readable_from", "value": "1"}])
     _create_history()
     _create_requests()
     _create_views()
@@ -51,11 +51,11 @@ def _create_history() -> None:
     op.create_table(
         "sessions",
         _seq(),
-        _blob("id", unique=True),
+        _text("id", unique=True),
         _text("tenant"),
-        _blob("key_hash", null=True),
+        _text("key_hash", null=True),
         _text("source"),
-        _blob("user_hash", null=True),
+        _text("user_hash", null=True),
         _time("created_at"),
         _time("used_at"),
     )
@@ -66,7 +66,7 @@ def _create_history() -> None:
         "preambles",
         _seq(),
         _session(),
-        _blob("id"),
+        _text("id"),
         _count("tokens"),
         _blob("payload", null=True),
         sa.UniqueConstraint("session", "id", name="preambles_once"),
@@ -75,18 +75,14 @@ def _create_history() -> None:
         "messages",
         _seq(),
         _session(),
-        _blob("id"),
-        _blob("parent", null=True),
+        _text("id"),
+        _text("parent", null=True),
         _text("role"),
         _count("tokens"),
         _count("items"),
         _blob("payload", null=True),
         sa.UniqueConstraint("session", "id", name="messages_once"),
-        sa.ForeignKeyConstraint(
-            ["session", "parent"], ["messages.session", "messages.id"], name="messages_have_parents"
-        ),
     )
-    op.create_index("messages_by_parent", "messages", ["session", "parent"])
 
 
 def _create_requests() -> None:
@@ -94,9 +90,9 @@ def _create_requests() -> None:
         "requests",
         _seq(),
         _session(),
-        _blob("head"),
+        _text("head"),
         _text("id"),
-        *(_blob(name, null=True) for name in ("preamble", "step", "reply")),
+        *(_text(name, null=True) for name in ("preamble", "step", "reply")),
         _text("completion_id", null=True),
         _text("model"),
         _text("policy"),
@@ -104,48 +100,53 @@ def _create_requests() -> None:
         sa.Column("complete", sa.Boolean, nullable=False),
         _text("window"),
         _text("tool_limit", null=True),
+        *(_figure(name) for name in ("messages_before", "messages_sent")),
         *(_figure(name) for name in ("tokens_before", "tokens_sent", "tokens_stable", "token_limit")),
         *(_figure(name) for name in ("usage_prompt", "usage_cached", "usage_completion", "duration_ms")),
         _time("created_at"),
-        sa.UniqueConstraint("session", "head", "id", name="requests_once"),
+        sa.UniqueConstraint("id", "session", "head", name="requests_once"),
     )
-    op.create_index("requests_by_id", "requests", ["id"])
-    op.create_index("requests_by_completion", "requests", ["completion_id"])
+    completed = sa.text("completion_id IS NOT NULL")
+    op.create_index("requests_by_session", "requests", ["session"])
+    op.create_index(
+        "requests_completions", "requests", ["seq", "completion_id"], sqlite_where=completed, postgresql_where=completed
+    )
 
 
 def _create_views() -> None:
     op.create_table(
         "steps",
-        _seq(),
         _session(),
-        *(_blob(name) for name in ("head", "preamble", "policy", "recipe")),
-        sa.UniqueConstraint("session", "head", "preamble", "policy", name="steps_once"),
+        *(_text(name) for name in ("head", "preamble", "policy", "recipe")),
+        sa.PrimaryKeyConstraint("session", "head", "preamble", "policy"),
+        sqlite_with_rowid=False,
     )
     op.create_table(
         "baselines",
         _seq(),
         _session(),
-        _blob("at"),
+        _text("at"),
         _count("position"),
         _text("kind"),
-        _blob("policy"),
-        _blob("recipe"),
-        _blob("summary", null=True),
+        _text("policy"),
+        _text("recipe"),
+        _text("summary", null=True),
         sa.UniqueConstraint("session", "at", "kind", "policy", name="baselines_once"),
     )
     op.create_table(
         "summaries",
         _seq(),
         _session(),
-        _blob("id"),
-        _blob("upto"),
+        _text("id"),
+        _text("upto"),
         _count("position"),
-        _blob("previous", null=True),
+        _text("previous", null=True),
         _blob("text"),
         _count("tokens"),
         _text("model"),
         _text("prompt_version"),
-        _blob("constraints"),
+        _text("constraints"),
+        _text("ledger"),
         sa.UniqueConstraint("session", "id", name="summaries_once"),
     )
 
@@ -153,18 +154,18 @@ def _create_views() -> None:
 def _create_shared() -> None:
     op.create_table(
         "links",
-        _seq(),
+        _text("link"),
         _session(),
-        _blob("link"),
-        _blob("message"),
-        sa.UniqueConstraint("session", "link", name="links_once"),
+        _text("message"),
+        sa.PrimaryKeyConstraint("link", "session"),
+        sqlite_with_rowid=False,
     )
-    op.create_index("links_by_link", "links", ["link", "seq"])
-    op.create_table("factors", sa.Column("model", sa.Text, primary_key=True), _blob("ratios"), _time("updated_at"))
+    op.create_index("links_by_session", "links", ["session"])
+    op.create_table("factors", sa.Column("model", sa.Text, primary_key=True), _text("ratios"), _time("updated_at"))
     op.create_table(
         "leases",
-        sa.Column("session", sa.LargeBinary, primary_key=True),
-        sa.Column("root", sa.LargeBinary, primary_key=True),
+        sa.Column("session", sa.Text, primary_key=True),
+        sa.Column("root", sa.Text, primary_key=True),
         _text("holder"),
         _time("expires_at"),
     )
@@ -174,6 +175,6 @@ def _create_shared() -> None:
         _text("who"),
         _text("what"),
         _text("tenant", null=True),
-        _blob("session", null=True),
+        _text("session", null=True),
         _time("created_at"),
     )

@@ -184,8 +184,8 @@ class Proxy:
         wanted = self.session_id(session) if isinstance(session, str) else session
 
         def table(name: str) -> list[sqlite3.Row]:
-            statement = f"SELECT * FROM {name} WHERE session = (SELECT seq FROM sessions WHERE id = ?) ORDER BY seq"
-            return self.sql(statement, wanted)
+            statement = f"SELECT * FROM {name} WHERE session = (SELECT seq FROM sessions WHERE id = ?)"
+            return self.sql(statement + ("" if name == "steps" else " ORDER BY seq"), wanted.hex())
 
         names = ("messages", "preambles", "requests", "steps", "baselines", "summaries")
         return Rows(*(table(name) for name in names))

@@ -71,9 +71,6 @@ def test_what_cannot_fit_is_forwarded_with_a_word(serve: Serve, upstream: FakeUp
     assert upstream.received[0].messages == messages
 
 
-@pytest.mark.xfail(
-    strict=True, reason="only compress and truncate exist: any other trimmer is a 500 when its turn comes"
-)
 @pytest.mark.parametrize("policy", [{"preset": "agent"}, {"preset": "recall"}, {"strategy": "count", "keep_last": 2}])
 def test_every_preset_and_strategy_serves(serve: Serve, upstream: FakeUpstream, policy: dict[str, Any]) -> None:
     proxy = serve({"other": policy | {"max_tokens": 1200}})

@@ -169,7 +169,7 @@ def check(database: Path, clients: list[Client]) -> None:
     with closing(sqlite3.connect(database, timeout=10)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
-        secret = connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0]
+        secret = bytes.fromhex(connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0])
         dangling = """SELECT count(*) FROM baselines b WHERE summary IS NOT NULL AND NOT EXISTS
             (SELECT 1 FROM summaries s WHERE s.id = b.summary AND s.session = b.session)"""
         assert connection.execute(dangling).fetchone()[0] == 0
@@ -179,7 +179,7 @@ def check(database: Path, clients: list[Client]) -> None:
                 "SELECT m.payload, p.payload FROM messages m "
                 "LEFT JOIN messages p ON p.session = m.session AND p.id = m.parent "
                 "WHERE m.session = (SELECT seq FROM sessions WHERE id = ?)",
-                (session,),
+                (session.hex(),),
             ).fetchall()
             stored = {(said(parent), said(payload)) for payload, parent in rows if parent is not None}
             for question, answer in client.whole:

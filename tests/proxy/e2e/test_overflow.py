@@ -49,10 +49,6 @@ def test_a_request_that_was_too_long_is_made_smaller(learning: Proxy, upstream: 
     assert len(upstream.to("small")) == 1  # the window is known now
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the smaller cut is written before the session it belongs to: it is lost, and storage said to fail",
-)
 def test_the_smaller_cut_is_stored(learning: Proxy, upstream: FakeUpstream) -> None:
     upstream.on("small", narrow)
     talk = Talk(learning, "small", "stored-cut")
@@ -79,9 +75,6 @@ def test_where_nothing_may_be_changed_nothing_is(serve: Serve, upstream: FakeUps
     assert len(upstream.to("small")) == 1
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a window not larger than reserve_tokens leaves a limit of 0, which is then ignored"
-)
 def test_a_window_as_small_as_the_reserve_still_bounds_what_is_sent(serve: Serve, upstream: FakeUpstream) -> None:
     proxy = serve({"tiny": {"preset": "chat"}}, info={"tiny": {"max_input_tokens": 4096}})
     got = proxy.post({"model": "tiny", "messages": over(40)})

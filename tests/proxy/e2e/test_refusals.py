@@ -165,9 +165,6 @@ def test_the_accounts_own_objects_are_not_relayed(proxy: Proxy, upstream: FakeUp
 
 
 @pytest.mark.parametrize(("method", "path"), [("GET", "/nowhere"), ("POST", "/healthz"), ("GET", "/v1")])
-@pytest.mark.xfail(
-    strict=True, reason="paths and methods without a route are answered in plain text, not OpenAI's shape"
-)
 def test_what_has_no_route_is_refused_in_openais_shape(proxy: Proxy, method: str, path: str) -> None:
     got = request(proxy.port, path, {} if method == "POST" else None, key("acme"), method)
     assert got.error[0] in (403, 404, 405)

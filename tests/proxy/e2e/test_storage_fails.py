@@ -104,7 +104,6 @@ def test_a_database_that_is_gone(going_on: Proxy, upstream: FakeUpstream, sessio
     assert going_on.get("/healthz").status == 200
 
 
-@pytest.mark.xfail(strict=True, reason="readiness only reads: while every write fails it says ok")
 @pytest.mark.parametrize(
     ("on_error", "answer"), [("continue", (200, "degraded")), ("fail", (503, "storage unavailable"))]
 )
@@ -116,7 +115,6 @@ def test_readiness_knows_that_nothing_can_be_written(serve: Serve, on_error: str
     assert (ready.status, ready.json["status"]) == answer
 
 
-@pytest.mark.xfail(strict=True, reason="a summary is paid for although it is known that nothing can be stored")
 def test_while_storage_fails_requests_are_cut_but_not_summarised(going_on: Proxy, upstream: FakeUpstream) -> None:
     replace_database(going_on)
     talk = Talk(going_on, "fill", "unsummarised")
@@ -137,7 +135,6 @@ def test_a_database_that_is_gone_refuses_where_it_must(strict: Proxy, upstream: 
 
 EXPORT = pytest.param(
     "/admin/sessions/00/export",
-    marks=pytest.mark.xfail(strict=True, reason="a store that fails makes export a bare 500"),
 )
 
 
@@ -147,9 +144,6 @@ def test_the_admin_api_says_so(going_on: Proxy, path: str) -> None:
     assert going_on.get(path).error[:2] == (503, "storage_unavailable")
 
 
-@pytest.mark.xfail(
-    strict=True, reason="a summary whose write failed is never written again, though later steps refer to it"
-)
 def test_a_summary_that_could_not_be_stored_is_stored_later(serve: Serve, upstream: FakeUpstream) -> None:
     """What later steps refer to must be there after a restart: else the same request sends other bytes."""
     upstream.number_summaries("fill")

@@ -44,10 +44,6 @@ def test_the_other_worker_sends_the_same(workers: list[Proxy], upstream: FakeUps
     assert len({r.body for r in upstream.to("fill")}) == 1
 
 
-@pytest.mark.xfail(
-    strict=True,
-    reason="the worker that does not get the lease cuts at once, and views are replayed before they are agreed",
-)
 def test_equal_requests_at_once_send_the_same_from_both(workers: list[Proxy], upstream: FakeUpstream) -> None:
     upstream.number_summaries("fill")
     for name in ("once", "twice", "thrice"):

@@ -95,7 +95,9 @@ def test_one_choice_that_speaks_is_enough() -> None:
 
 def test_odd_values_pass() -> None:
     raw = b'{"id":5,"choices":[{"index":"x","finish_reason":7,"message":{"n":1e999}}],"usage":"many"}'
-    assert parse_reply(raw) == Reply(None, [b'{"n":1e999}'], [None], None, complete=True, empty=False)
+    assert parse_reply(raw) == Reply(
+        None, [b'{"n":1e999,"role":"assistant"}'], [None], None, complete=True, empty=False
+    )
 
 
 def test_an_unknown_finish_reason_passes() -> None:
@@ -103,7 +105,9 @@ def test_an_unknown_finish_reason_passes() -> None:
 
 
 def test_half_an_emoji_and_bad_bytes_are_replaced() -> None:
-    assert parse_reply(b'{"choices":[{"message":{"content":"\\ud83d"}}]}').messages == [b'{"content":"\\ufffd"}']
+    assert parse_reply(b'{"choices":[{"message":{"content":"\\ud83d"}}]}').messages == [
+        b'{"content":"\\ufffd","role":"assistant"}'
+    ]
     assert parse_reply(b'{"choices":[{"message":{"content":"\xff"}}]}').messages == ['{"content":"�"}'.encode()]
 
 

@@ -1,0 +1,171 @@
+import json
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tests.policies.builders import words
+from transom.policies.items import Call
+from transom.policies.ledger import (
+    HEADING,
+    LONGEST,
+    MOST_OF_A_TEXT,
+    SEARCHED,
+    identifiers,
+    is_code,
+    is_number,
+    merged,
+    section,
+)
+
+PROFILE = settings.get_profile("policies")
+ROOM = 1_000
+
+
+def made(tool: str = "find", **arguments: object) -> Call:
+    return Call("c", tool, json.dumps(arguments))
+
+
+def listed(*folded: Call | str, old: tuple[str, ...] = (), room: int = ROOM) -> tuple[str, ...]:
+    return merged(old, folded, words, room)
+
+
+@pytest.mark.parametrize(
+    "value", ["4WQ150", "mia_li_3668", "a@b.de", "/etc/hosts", "src/app.py", "./a/b", "C:\\dir\\f.txt", "https://x.y/z"]
+)
+def test_codes_addresses_and_paths_are_codes(value: str) -> None:
+    assert is_code(value)
+    assert not is_number(value)
+
+
+@pytest.mark.parametrize("value", ["12345", "2024-05-20", "12:30:05", "1,250.00"])
+def test_long_numbers_and_dates_are_numbers(value: str) -> None:
+    assert is_number(value)
+    assert not is_code(value)
+
+
+@pytest.mark.parametrize("value", ["word", "and/or", "12", "_", "read_file", "e.g."])
+def test_other_words_are_neither(value: str) -> None:
+    assert not is_code(value)
+    assert not is_number(value)
+
+
+def test_identifiers_of_a_text_are_distinct_codes_first_without_what_stands_at_their_edges() -> None:
+    text = 'Order #W2378156, (W2378156) of 2024-05-20: {"mail": "a.b@c.de"}, see /etc/hosts. https://x.y/z?a=1&b=2; 7 a1'
+    assert list(identifiers(text)) == ["W2378156", "a.b@c.de", "/etc/hosts", "https://x.y/z?a=1&b=2", "2024-05-20"]
+
+
+def test_identifiers_have_bounded_lengths() -> None:
+    assert list(identifiers("a1 " + "b2" * LONGEST)) == []
+
+
+def test_rule_1_values_of_arguments_at_any_depth() -> None:
+    found = listed(made(user={"id": "mia_3668", "tags": [["HAT001"], "HAT002"]}, total=1250, rate=1250.5))
+    assert found == ("rate=1250.5", "total=1250", "tags=HAT002", "tags=HAT001", "id=mia_3668")
+
+
+def test_rule_1_names_of_a_few_words_count() -> None:
+    assert listed(made(city="Rio de Janeiro")) == ("city=Rio de Janeiro",)
+
+
+@pytest.mark.parametrize(
+    "value", ["a sentence of more than four words", "x" * (LONGEST + 1), "two\nlines", "ab", 42, True, None, ""]
+)
+def test_rule_1_sentences_flags_and_short_numbers_do_not(value: object) -> None:
+    assert listed(made(value=value)) == ()
+
+
+@pytest.mark.parametrize("arguments", ["", "{", "[" * 100_000, '"' + "x" * SEARCHED + '"'])
+def test_rule_1_arguments_that_are_no_json_or_a_document_say_nothing(arguments: str) -> None:
+    assert listed(Call("c", "find", arguments)) == ()
+
+
+def test_rule_1_what_is_nested_too_deep_is_left_alone() -> None:
+    assert listed(Call("c", "find", '[[[[[[[["HAT001"]]]]]]]]')) == ("find=HAT001",)
+    assert listed(Call("c", "find", '[[[[[[[[["HAT001"]]]]]]]]]')) == ()
+
+
+def test_rule_1_arguments_have_names_that_can_be_told_from_values() -> None:
+    assert listed(made(**{"a=b\nc": "HAT001", "": "HAT002"})) == ("value=HAT002", "a b c=HAT001")
+    assert listed(Call("c", "find", '"HAT001"')) == ("find=HAT001",)
+
+
+def test_rule_2_of_a_text_come_codes_and_no_numbers() -> None:
+    assert listed("booked HAT001 for 1250") == ("=HAT001",)
+
+
+def test_rule_2_the_first_few_of_a_text() -> None:
+    found = listed(" ".join(f"HAT{n:03}" for n in range(100)))
+    assert found == tuple(f"=HAT{n:03}" for n in range(MOST_OF_A_TEXT))
+    assert listed(" " * SEARCHED + "HAT001") == ()
+
+
+def test_rule_3_a_value_is_listed_once_under_its_last_name() -> None:
+    found = listed(made(old="HAT001"), made(other="HAT002"), made(new="HAT001"))
+    assert found == ("new=HAT001", "other=HAT002")
+
+
+def test_rule_3_what_a_call_used_keeps_its_name_when_it_is_seen_again() -> None:
+    assert listed("HAT001", made(flight="HAT001"), "HAT001") == ("flight=HAT001",)
+
+
+def test_rule_3_what_was_only_seen_gets_a_name_when_a_call_uses_it() -> None:
+    assert listed(made(flight="HAT001"), old=("=HAT002", "=HAT001")) == ("flight=HAT001", "=HAT002")
+
+
+def test_rule_4_the_newest_come_first_also_before_those_of_earlier_folds() -> None:
+    assert listed(made(a="HAT003"), "HAT004", old=("a=HAT002", "a=HAT001")) == (
+        "=HAT004",
+        "a=HAT003",
+        "a=HAT002",
+        "a=HAT001",
+    )
+
+
+def test_rule_4_the_oldest_give_way() -> None:
+    calls = [made(a=f"HAT{n:03}") for n in range(100)]
+    found = listed(*calls, room=60)
+    assert found == tuple(f"a=HAT{n:03}" for n in range(99, 99 - len(found), -1))
+    assert 10 < len(found) < 20
+
+
+def test_rule_4_names_give_way_before_identifiers() -> None:
+    calls = [made(code=f"HAT{n:03}", name="Mia Li") for n in range(5)]
+    found = listed(*calls, room=30)
+    assert set(found) == {f"code=HAT{n:03}" for n in range(5)}
+
+
+def test_rule_4_calls_and_texts_get_half_the_room_each() -> None:
+    folded = [one for n in range(100) for one in (made(a=f"HAT{n:03}"), f"ORD{n:03}")]
+    found = listed(*folded, room=60)
+    seen = [one for one in found if one.startswith("=")]
+    assert abs(len(seen) - len(found) / 2) <= 1
+
+
+def test_rule_4_and_what_the_others_leave() -> None:
+    assert len(listed(*(f"ORD{n:03}" for n in range(100)), room=60)) > 14
+    assert len(listed(*(made(a=f"HAT{n:03}") for n in range(100)), room=60)) > 14
+
+
+def test_rule_5_the_section_is_one_line() -> None:
+    entries = ("flight=HAT002", "user=mia", "=W1234", "flight=HAT001", "=a@b.de")
+    assert section(entries) == f"{HEADING} flight: HAT002, HAT001; user: mia; mentioned: W1234, a@b.de"
+    assert section(("=W1234",)) == f"{HEADING} mentioned: W1234"
+    assert section(()) == ""
+
+
+folded = st.lists(
+    st.text(max_size=40) | st.builds(made, a=st.text(max_size=30) | st.integers(), b=st.lists(st.text(max_size=8)))
+)
+
+
+@PROFILE
+@given(folded, folded, st.integers(0, 60))
+def test_whatever_is_folded_the_section_fits_and_nothing_is_listed_twice(
+    first: list[Call | str], second: list[Call | str], room: int
+) -> None:
+    entries = listed(*second, old=listed(*first, room=room), room=room)
+    values = [entry.partition("=")[2] for entry in entries]
+    assert len(set(values)) == len(values)
+    assert words(section(entries)) <= room
+    assert listed(old=entries, room=room) == entries
