@@ -95,10 +95,10 @@ FRAME = (
 FRAME_CURRENT_TURN = " It includes work already done since the user's last message."
 
 
-def summary_text(body: str, quotes: str, *, current_turn: bool) -> str:
-    """Put a summary's body and verified quotes into the message that goes upstream."""
+def summary_text(body: str, *sections: str, current_turn: bool) -> str:
+    """Put a summary's body and the sections kept by code into the message that goes upstream."""
     frame = FRAME + (FRAME_CURRENT_TURN if current_turn else "")
-    return "\n\n".join(part for part in (f"{LABEL}\n{frame}", body, quotes) if part)
+    return "\n\n".join(part for part in (f"{LABEL}\n{frame}", body, *sections) if part)
 
 
 def summary_body(text: str) -> str:

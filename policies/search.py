@@ -22,7 +22,7 @@ RECENCY = 0.15
 COVERAGE = 0.2
 RARE = 0.95  # of the weight of a term that occurs in one passage only
 RELATIVE = 0.5
-LEAST_NEWS = 3  # terms of a passage that are not the query's
+LEAST_NEWS = 2  # terms of a passage that are not the query's
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +49,7 @@ def ranked(query: Sequence[str], found: Sequence[tuple[int, Passage]], length: i
     held = [0.0] * len(found)
     masks = [passage.mask for _, passage in found]
     news = [passage.length for _, passage in found]
-    rarest: list[tuple[float, str]] = [(0.0, "")] * len(found)
+    rarest: list[tuple[float, int, str]] = [(0.0, 0, "")] * len(found)
     average = sum(passage.length for _, passage in found) / max(1, len(found)) or 1.0
     norms = [K1 * (1 - B + B * passage.length / average) for _, passage in found]
     whole = 0.0
@@ -62,10 +62,10 @@ def ranked(query: Sequence[str], found: Sequence[tuple[int, Passage]], length: i
             scores[at] += weight * n * (K1 + 1) / (n + norms[at])
             held[at] += weight
             news[at] -= n
-            rarest[at] = max(rarest[at], (weight, term))
+            rarest[at] = max(rarest[at], (weight, len(term), term))
     least = max(whole * COVERAGE, _weight(len(found), 1) * RARE)
     matches = [
-        Match(position, passage, scores[at] * (1 + RECENCY * position / length), rarest[at][1])
+        Match(position, passage, scores[at] * (1 + RECENCY * position / length), rarest[at][2])
         for at, (position, passage) in enumerate(found)
         if held[at] >= least and news[at] >= LEAST_NEWS
     ]

@@ -66,9 +66,7 @@ class Fold:
         texts[self.results[0]] = summary.text
         carried = {p: substitute(messages[p], text, request.count, request.content) for p, text in texts.items()}
         substitutes = MappingProxyType({**self.left.substitutes, **carried})
-        return replace(
-            self.left, summary=summary, carrier=self.results[0], substitutes=substitutes, owed=frozenset()
-        )
+        return replace(self.left, summary=summary, carrier=self.results[0], substitutes=substitutes, owed=frozenset())
 
     def worthwhile(self, limit: int) -> bool:
         """Tell whether the fold serves for more than this request (rule 7)."""

@@ -14,6 +14,7 @@ TIMING_ONLY = {  # keys that cannot change the bytes sent
 }  # fmt: skip
 MOST_POLICIES = 1_000
 SUMMARY_TOKENS = (256, 2_048)
+LEDGER_SHARE = 0.5  # of a summary's allowance, in addition to it
 SUMMARY_TOKENS_WITHOUT_LIMIT = 1_024
 
 
@@ -89,6 +90,11 @@ def budget_for(
         note=note,
         spare=Size(policy.recall_tokens, 1) if "recall" in policy.trimmers else Size(0, 0),
     )
+
+
+def ledger_allowance(summary_tokens: int) -> int:
+    """Return how many tokens of a summary message list the identifiers that were folded, beside its text."""
+    return int(summary_tokens * LEDGER_SHARE)
 
 
 def _reserve(policy: Policy, window: int | None) -> int:

@@ -203,6 +203,16 @@ class Recorder:
         conversation.state.known_preambles.clear()
 
 
+def _messages_sent(exchange: Exchange) -> int:
+    history, decision = exchange.conversation.history, exchange.decision
+    if decision is None:
+        return len(history.preamble) + exchange.conversation.length
+    view = decision.view
+    kept = len(view.head) + exchange.conversation.length - view.start - len(view.omitted)
+    beside = (view.summary_message is not None) + (view.recalled is not None) + (exchange.note is not None)
+    return len(history.preamble) + kept + beside
+
+
 def _add_preamble(batch: Batch, conversation: Conversation) -> None:
     state, history = conversation.state, conversation.history
     if not history.preamble or conversation.preamble in state.known_preambles:
@@ -247,6 +257,8 @@ def _request_row(exchange: Exchange, reply: Reply | None, *, complete: bool, ids
         complete=complete,
         window=",".join(exchange.labels),
         tool_limit=exchange.tool_limit,
+        messages_before=len(conversation.history.preamble) + conversation.length,
+        messages_sent=_messages_sent(exchange),
         tokens_before=decision.before.tokens if decision else None,
         tokens_sent=decision.sent.tokens if decision else None,
         tokens_stable=exchange.stable if decision else None,

@@ -14,9 +14,10 @@ from typing import Protocol
 
 import structlog
 
-from transom.policies import constraints, render
-from transom.policies.items import Message
+from transom.policies import constraints, ledger, render
+from transom.policies.items import Call, Message
 from transom.proxy import recipes
+from transom.proxy.budgets import ledger_allowance
 from transom.proxy.config.settings import Model
 from transom.proxy.folding import FoldJob, as_summary
 from transom.proxy.logs import describe
@@ -226,7 +227,7 @@ class Summariser:
         """Fold the span chunk by chunk, oldest first, and finish the summary message."""
         request, previous = job.request, job.view.summary
         messages = [request.history.messages[p] for p in job.span]
-        body = render.summary_body(previous.text) if previous else None
+        body = _written_body(previous.text) if previous else None
         chunks, said = await asyncio.to_thread(self._chunks, job, model, messages, body)
         quotes: list[str] = []
         for chunk in chunks:
@@ -237,7 +238,13 @@ class Summariser:
         carried = constraints.merged(
             old, constraints.verified(quotes, said), self._count, policy.constraints_max_tokens
         )
-        text = render.summary_text(body or "", constraints.section(carried), current_turn=job.current_turn)
+        seen = request.state.summaries[previous.id].ledger if previous else ()
+        folded: list[Call | str] = []
+        for message in messages:
+            folded += [*message.calls, *self._spoken(message).texts]
+        values = ledger.merged(seen, folded, self._count, ledger_allowance(job.allowance))
+        quoted = constraints.section(carried)
+        text = render.summary_text(body or "", ledger.section(values), quoted, current_turn=job.current_turn)
         row = SummaryRow(
             id=secrets.token_bytes(16),
             session=request.state.id,
@@ -249,6 +256,7 @@ class Summariser:
             model=model.label,
             prompt_version=render.PROMPT_VERSION,
             constraints=carried,
+            ledger=values,
         )
         self._check_size(job, row, body or "")
         return row
@@ -319,6 +327,14 @@ class Summariser:
         request = job.request
         tenant = request.conversation.caller.tenant.name
         self._metrics.summary(tenant, request.route.policy_name, self._model_of(job).label, outcome)
+
+
+def _written_body(text: str) -> str:
+    """Return what a model wrote of a summary: the sections that code keeps are added anew each time."""
+    body = render.summary_body(text)
+    for heading in (ledger.HEADING, constraints.HEADING):
+        body = body.partition(f"\n\n{heading}")[0]
+    return body
 
 
 def _failure(problem: Exception) -> tuple[SummaryOutcome, str]:

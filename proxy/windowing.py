@@ -18,7 +18,7 @@ from transom.policies.trimmer import Trimmer, TrimRequest
 from transom.policies.truncate import Truncate
 from transom.policies.view import Size, Summary, View
 from transom.proxy import recipes
-from transom.proxy.budgets import summary_allowance
+from transom.proxy.budgets import ledger_allowance, summary_allowance
 from transom.proxy.folding import Background, Folding, Rehearsal, Summaries, as_summary
 from transom.proxy.passes import Decision, Pass, before
 from transom.proxy.threads import SessionState
@@ -179,7 +179,7 @@ class Windowing:
         decision.waited_s = folding.waited_s
 
     def _trim_request(self, request: Pass, view: View, limits: Limits, policy: Policy, folding: Folding) -> TrimRequest:
-        largest = folding.allowance + FRAME_TOKENS
+        largest = folding.allowance + ledger_allowance(folding.allowance) + FRAME_TOKENS
         return TrimRequest(request.history, view, limits, policy, largest, folding, self._count, self._content)
 
     async def _clip(self, request: Pass, decision: Decision, limits: Limits) -> None:

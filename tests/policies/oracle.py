@@ -82,7 +82,7 @@ class Reading:
     @property
     def questions(self) -> set[int]:
         """The user messages that stay because a protected answer to them does."""
-        answers = {p for p in self.protected if is_model(self.messages[p])}
+        answers = {p for p in self.protected - self.orphans if is_model(self.messages[p])}
         asked = {self.turn[p] for p in answers}
         return {p for p in self.users if self.turn[p] in asked}
 

@@ -1,7 +1,19 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.policies.builders import ask, assistant, call, exchanges, finished, policy, result, sent, system, thread, user
+from tests.policies.builders import (
+    ask,
+    assistant,
+    call,
+    exchanges,
+    finished,
+    policy,
+    result,
+    sent,
+    system,
+    thread,
+    user,
+)
 from tests.policies.histories import Move, acceptable, late, moves, policies, torn
 from tests.policies.oracle import Case, check_view
 from transom.policies.count import Count
@@ -72,7 +84,11 @@ def test_whatever_the_history_the_view_is_valid(
     script: list[Move], delays: list[int], missing: set[int], chosen: Policy
 ) -> None:
     chosen = chosen.model_copy(update={"keep_last": 1 + len(missing)})
-    for messages, is_late in ((acceptable(script), False), (late(script, delays), True), (torn(script, missing), False)):
+    for messages, is_late in (
+        (acceptable(script), False),
+        (late(script, delays), True),
+        (torn(script, missing), False),
+    ):
         history = thread(*messages)
         done = finished(Count().trim(ask(history, limits=Limits(), policy=chosen)))
         if history.messages:

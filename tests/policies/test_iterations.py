@@ -4,7 +4,9 @@ from transom.policies.iterations import cut_place, kept_iterations, question, re
 from transom.policies.protection import Protection
 from transom.policies.view import Summary, View
 
-CHAT = thread(assistant("hello"), assistant("?"), user("a"), user("b"), call("x"), result("x"), assistant("c"), user("d"))
+CHAT = thread(
+    assistant("hello"), assistant("?"), user("a"), user("b"), call("x"), result("x"), assistant("c"), user("d")
+)
 
 
 def opens(history: History, view: View | None = None) -> list[int]:

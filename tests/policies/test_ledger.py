@@ -51,7 +51,9 @@ def test_other_words_are_neither(value: str) -> None:
 
 
 def test_identifiers_of_a_text_are_distinct_codes_first_without_what_stands_at_their_edges() -> None:
-    text = 'Order #W2378156, (W2378156) of 2024-05-20: {"mail": "a.b@c.de"}, see /etc/hosts. https://x.y/z?a=1&b=2; 7 a1'
+    text = (
+        'Order #W2378156, (W2378156) of 2024-05-20: {"mail": "a.b@c.de"}, see /etc/hosts. https://x.y/z?a=1&b=2; 7 a1'
+    )
     assert list(identifiers(text)) == ["W2378156", "a.b@c.de", "/etc/hosts", "https://x.y/z?a=1&b=2", "2024-05-20"]
 
 

@@ -76,7 +76,15 @@ def test_rule_1_the_newest_iterations_stay() -> None:
     assert not writer.asked
     history = thread(*exchanges(5), user("now"))
     view = folded(history, 90, 3).view
-    assert shown(history, view)[2:] == ["question 3", "answer 3", "question 4", "answer 4", "question 5", "answer 5", "now"]
+    assert shown(history, view)[2:] == [
+        "question 3",
+        "answer 3",
+        "question 4",
+        "answer 4",
+        "question 5",
+        "answer 5",
+        "now",
+    ]
 
 
 def test_rule_2_the_first_result_of_the_earliest_iteration_carries_the_summary() -> None:
@@ -169,7 +177,9 @@ def test_rule_3_what_an_earlier_cut_removed_is_folded_as_well() -> None:
 
 
 def test_rule_3_what_the_client_broke_goes() -> None:
-    history = thread(*exchanges(2, tokens=50), call("lost", 50), *exchanges(2, tokens=50), result("stray"), user("now", 5))
+    history = thread(
+        *exchanges(2, tokens=50), call("lost", 50), *exchanges(2, tokens=50), result("stray"), user("now", 5)
+    )
     view = folded(history, 200, 1).view
     assert shown(history, view) == ["question 1", f"{LABEL} 1", "question 2", "answer 2", "now"]
     assert view.carrier == 1
@@ -359,9 +369,7 @@ def test_whatever_a_client_does_views_are_valid(
             view = view.without((), Protection(case.history, chosen).broken()) if view.start else view
             if case.reading.protected & set(view.substitutes):
                 continue  # a thread that ends where a summary stands: see the proxy's choice of where to start from
-            done = finished(
-                Summarize().trim(ask(case.history, view, limits=case.limits, policy=chosen, writer=writer))
-            )
+            done = finished(Summarize().trim(ask(case.history, view, limits=case.limits, policy=chosen, writer=writer)))
             assert done.trimmed == (done.view.summary is not view.summary)
             if done.trimmed:
                 check_folded(case, done.view, writer)

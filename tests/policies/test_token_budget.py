@@ -1,7 +1,19 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tests.policies.builders import ask, assistant, call, exchanges, finished, policy, result, sent, system, thread, user
+from tests.policies.builders import (
+    ask,
+    assistant,
+    call,
+    exchanges,
+    finished,
+    policy,
+    result,
+    sent,
+    system,
+    thread,
+    user,
+)
 from tests.policies.histories import Move, acceptable, late, limits, moves, policies, torn
 from tests.policies.oracle import Case, check_view, exceeded
 from transom.policies.history import History
@@ -57,7 +69,9 @@ def test_rule_3_a_call_goes_with_its_result_and_an_answer_with_its_question() ->
 
 
 def test_rule_3_within_the_current_turn_the_oldest_rounds_go() -> None:
-    history = thread(user("compare", 10), call("x", 10), result("x", tokens=500), call("y", 10), result("y", tokens=500))
+    history = thread(
+        user("compare", 10), call("x", 10), result("x", tokens=500), call("y", 10), result("y", tokens=500)
+    )
     assert budgeted(history, 600).view == View(start=3, head=(0,))
 
 
@@ -78,13 +92,15 @@ def test_rule_4_the_view_is_for_this_request_only() -> None:
 
 
 @PROFILE
-@given(
-    moves(24), st.lists(st.integers(0, 5), max_size=30), st.sets(st.integers(0, 30), max_size=4), policies, limits
-)
+@given(moves(24), st.lists(st.integers(0, 5), max_size=30), st.sets(st.integers(0, 30), max_size=4), policies, limits)
 def test_whatever_the_history_the_view_is_valid_and_small_enough(
     script: list[Move], delays: list[int], missing: set[int], chosen: Policy, most: Limits
 ) -> None:
-    for messages, is_late in ((acceptable(script), False), (late(script, delays), True), (torn(script, missing), False)):
+    for messages, is_late in (
+        (acceptable(script), False),
+        (late(script, delays), True),
+        (torn(script, missing), False),
+    ):
         history = thread(*messages)
         if not history.messages:
             continue
