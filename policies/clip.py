@@ -20,7 +20,6 @@ from transom.policies.view import Substitute, View
 SMALLEST = 96  # tokens of a message
 SMALLEST_TEXT = 16  # characters that are left of a text in any case
 MOSTLY_TEXT = 0.8  # of a message's tokens
-TRIES = 8
 MARGIN = 0.95  # a text's tokens are not spread evenly over its characters
 
 
@@ -88,9 +87,7 @@ def _shortened(
     text = content(message)
     most = len(text)
     shorter = substitute(message, text, count, content)
-    for _ in range(TRIES):
-        if shorter.tokens <= most_tokens or most <= SMALLEST_TEXT:
-            break
+    while shorter.tokens > most_tokens and most > SMALLEST_TEXT:
         most = max(SMALLEST_TEXT, int(most * most_tokens / shorter.tokens * MARGIN))
         shorter = substitute(message, elided(text, most), count, content)
     return shorter

@@ -7,7 +7,6 @@ from tests.policies.builders import (
     assistant,
     call,
     calls,
-    exchanges,
     finished,
     function_call,
     function_result,

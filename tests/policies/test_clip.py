@@ -21,8 +21,8 @@ def shown(message: Message) -> str:
     return message.payload.decode()
 
 
-def clipped(history: History, target: int, view: View = View()) -> View:
-    return clip(history, view, target, words, shown)
+def clipped(history: History, target: int, view: View | None = None) -> View:
+    return clip(history, view or View(), target, words, shown)
 
 
 def sizes(history: History, view: View) -> dict[int, int]:

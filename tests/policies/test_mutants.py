@@ -34,7 +34,7 @@ SAYS_MORE: Hunt = (clients.says_more, clients.TIGHT_LONGER)
 covers, broken = Protection.covers, Protection.broken
 stays, foldable, boundary = compress.stays, compress.foldable, compress.fold_boundary
 positions, size, without, folded = View.positions, View.size, View.without, View.folded
-victims, trim = truncate._victims, truncate.Truncate.trim
+victims, old, trim = truncate._victims, truncate._old, truncate.Truncate.trim
 
 
 def unprotected(spared: Callable[[Protection, Group], bool]) -> Callable[[Protection, Group], bool]:
@@ -98,12 +98,15 @@ def turns_rest_left_behind(patch: Patch) -> None:
 
 
 def turn_0_cut_in_parts(patch: Patch) -> None:
-    old = truncate._old
+    def older(self: Protection) -> frozenset[int]:
+        outline = self._outline
+        return broken(self) & frozenset(outline.broken())
 
     def parts(free: list[Group], current: int) -> Iterator[list[int]]:
         yield from (list(g.members) for g in free if g.turn == 0 < current)
         yield from old([g for g in free if g.turn], current)
 
+    patch(Protection, "broken", older)
     patch(truncate, "_old", parts)
 
 
@@ -136,9 +139,8 @@ def scattered_groups_ignored(patch: Patch) -> None:
 
 
 def pinned_folded(patch: Patch) -> None:
-    def fewer(history: History, guard: Protection, upto: int) -> list[int]:
-        last = history.outline.last_user
-        return [p for p in stays(history, guard, upto) if history.messages[p].role != "user" or p == last]
+    def fewer(request: TrimRequest, guard: Protection, upto: int) -> list[int]:
+        return [p for p in stays(request, guard, upto) if p not in guard.pinned()]
 
     patch(compress, "stays", fewer)
 

@@ -1,5 +1,6 @@
 import re
 from dataclasses import replace
+from typing import Any
 
 import pytest
 from hypothesis import given, settings
@@ -27,19 +28,19 @@ def small_talk(count: int = 8) -> list[Message]:
     ]
 
 
-def asked(history: History, view: View, *, limits: Limits = Limits(), **keys: object) -> TrimRequest:
-    request = builders.ask(history, view, limits=limits, policy=policy(**keys))
+def asked(history: History, view: View, *, limits: Limits | None = None, **keys: object) -> TrimRequest:
+    request = builders.ask(history, view, limits=limits or Limits(), policy=policy(**keys))
     # A result's text, as the proxy reads it, is without the id of its call; a call's is empty.
     return replace(
         request, content=lambda m: "" if m.calls else m.payload.decode().partition(": ")[2] or m.payload.decode()
     )
 
 
-def recalled(history: History, view: View, *, limits: Limits = Limits(), **keys: object) -> TrimResult:
+def recalled(history: History, view: View, *, limits: Limits | None = None, **keys: object) -> TrimResult:
     return finished(Recall().trim(asked(history, view, limits=limits, **keys)))
 
 
-def text(history: History, view: View, **keys: object) -> str:
+def text(history: History, view: View, **keys: Any) -> str:
     found = recalled(history, view, **keys).view.recalled
     return found.text if found else ""
 

@@ -4,8 +4,8 @@ from types import MappingProxyType
 import pytest
 
 from tests.policies.builders import assistant, call, exchanges, result, system, thread, user
-from transom.policies.options import Policy
 from transom.policies.items import Message
+from transom.policies.options import Policy
 from transom.policies.protection import Protection
 from transom.policies.view import Recalled, Size, Substitute, Summary, View
 

@@ -1,6 +1,5 @@
 """What no request shows: that memory of earlier requests is bounded, and stays of use within its bounds."""
 
-
 from transom.policies.items import Message
 from transom.proxy.threads import HistoryCache, Preambles, SessionState, Thread
 

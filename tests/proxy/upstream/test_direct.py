@@ -9,6 +9,7 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager, closing
 
 import pytest
+
 from tests.proxy.upstream.misbehaving import (
     JSON_HEAD,
     KEY,
@@ -21,7 +22,6 @@ from tests.proxy.upstream.misbehaving import (
     served,
     whole,
 )
-
 from transom.proxy.config.settings import Model
 from transom.proxy.errors import (
     BadRequest,
@@ -487,6 +487,7 @@ def raw_deflate(body: bytes) -> bytes:
 @pytest.mark.parametrize(
     ("encoding", "packed"),
     [(b"gzip", gzip.compress(EVENT)), (b"deflate", zlib.compress(EVENT)), (b"deflate", raw_deflate(EVENT))],
+    ids=["gzip", "deflate", "raw deflate"],
 )
 async def test_what_comes_encoded_is_decoded(encoding: bytes, packed: bytes) -> None:
     answer = whole(packed, headers=b"content-encoding: %b\r\n" % encoding)

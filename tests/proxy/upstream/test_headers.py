@@ -122,12 +122,20 @@ def from_now(**ahead: int) -> str:
     return format_datetime(datetime.now(UTC) + timedelta(**ahead), usegmt=True)
 
 
-@pytest.mark.parametrize("value", ["0", "20", "1.5", "3600", from_now(minutes=5), from_now(days=-1)])
+@pytest.mark.parametrize(
+    "value",
+    ["0", "20", "1.5", "3600", from_now(minutes=5), from_now(days=-1)],
+    ids=["0", "20", "1.5", "3600", "soon", "past"],
+)
 def test_u21_a_sensible_retry_after_passes_as_it_is(value: str) -> None:
     assert response_headers({"retry-after": value}) == [(b"retry-after", value.encode())]
 
 
-@pytest.mark.parametrize("value", ["3601", "99999999999999999999", "1e400", "inf", from_now(days=400)])
+@pytest.mark.parametrize(
+    "value",
+    ["3601", "99999999999999999999", "1e400", "inf", from_now(days=400)],
+    ids=["3601", "20 digits", "1e400", "inf", "a date"],
+)
 def test_u21_an_absurd_one_is_capped(value: str) -> None:
     assert response_headers({"retry-after": value}) == [(b"retry-after", b"3600")]
 
