@@ -1,7 +1,7 @@
 """Shorten what may not be removed, when nothing else is left to make a view small enough; asks no model.
 
 1. Tool results are shortened first, then other texts, the last user message last of all; never the preamble, the
-   summary, nor a later system message.
+   summary, a later system message, nor what the caller spares.
 2. Among messages of one kind the largest go first: they are brought down to the level of the next smaller one, then
    these together, until the view is small enough. No message is brought below `SMALLEST` tokens.
 3. A shortened text is its head, a line that says how much is left out, and its tail.
@@ -9,7 +9,7 @@
 5. The view that comes back is strictly smaller, if still too large; or it is the same object, if nothing could go.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Collection, Iterator
 
 from transom.policies.history import History
 from transom.policies.items import Message
@@ -29,11 +29,15 @@ def clip(
     target_tokens: int,
     count: Callable[[str], int],
     content: Callable[[Message], str],
+    spared: Collection[int] = (),
 ) -> View:
-    """Shorten a view's texts until it counts at most `target_tokens` o200k tokens, as far as that is possible."""
+    """Shorten a view's texts until it counts at most `target_tokens` o200k tokens, as far as that is possible.
+
+    `spared` are positions that keep their texts whatever the size.
+    """
     excess = view.size(history).tokens - target_tokens
     texts: dict[int, Substitute] = {}
-    for kind in _kinds(history, view):
+    for kind in _kinds(history, view, spared):
         if excess <= 0:
             break
         sizes = {p: _tokens(history, view, p) for p in kind if _is_text(history.messages[p], count, content)}
@@ -47,13 +51,13 @@ def clip(
     return view.substituted(texts) if texts else view
 
 
-def _kinds(history: History, view: View) -> Iterator[list[int]]:
+def _kinds(history: History, view: View, spared: Collection[int]) -> Iterator[list[int]]:
     """Yield the positions that may be shortened, in the order in which they are (rule 1)."""
     messages, last_user = history.messages, history.outline.last_user
     large = [
         p
         for p in view.positions(len(history))
-        if p != view.carrier and not messages[p].is_system and _tokens(history, view, p) > SMALLEST
+        if p != view.carrier and p not in spared and not messages[p].is_system and _tokens(history, view, p) > SMALLEST
     ]
     yield [p for p in large if messages[p].answers is not None]
     yield [p for p in large if messages[p].answers is None and p != last_user]

@@ -198,7 +198,7 @@ class Windowing:
     async def _recall(self, request: Pass, decision: Decision, folding: Folding) -> None:
         """Bring back what the newest user message asks for of what is cut: once per user turn."""
         last_user = request.history.outline.last_user
-        if last_user is None or not decision.view.start:
+        if last_user is None or decision.view.is_whole:
             return
         thread, turn = request.thread, request.thread.ids[last_user]
         if thread.recalled is None or thread.recalled[0] != turn:
@@ -249,7 +249,10 @@ class Windowing:
             _apply(request, smaller, "truncate", result.view)
             _keep_cut(request, smaller)
         if smaller.sent.tokens > target:
-            view = clip(request.history, smaller.view, target, self._count, self._content)
+            # Nobody asked for clipping: what the user said last goes up as it is, or the upstream's refusal comes back.
+            last_user = request.history.outline.last_user
+            spared = () if last_user is None else (last_user,)
+            view = clip(request.history, smaller.view, target, self._count, self._content, spared)
             if view is not smaller.view:
                 _apply(request, smaller, "clip", view, label="clipped")
         if smaller.sent.tokens >= decision.sent.tokens:
@@ -265,7 +268,7 @@ def _holds_end(view: View, request: Pass) -> bool:
     outline = request.history.outline
     end = outline.groups[outline.owner[-1]].members
     needed = end if outline.last_user is None else [*end, outline.last_user]
-    return all(view.keeps(p) for p in needed)
+    return all(view.keeps(p) and p not in view.substitutes for p in needed)
 
 
 def _apply(request: Pass, decision: Decision, name: str, view: View, *, label: str | None = None) -> None:

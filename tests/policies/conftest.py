@@ -4,7 +4,7 @@ from hypothesis import HealthCheck, settings
 
 settings.register_profile(
     "policies",
-    max_examples=200,
+    max_examples=150,
     stateful_step_count=20,
     derandomize=True,
     database=None,

@@ -323,10 +323,10 @@ def test_a_cut_deeper_than_the_fold_stays() -> None:
 
 def test_fill_measures_a_view_that_was_cut_before() -> None:
     history = thread(user("goal", 10), assistant("a", 10), *exchanges(6), system("s", 10))
-    view = View(start=6, head=(0, 5), substitutes={0: Substitute("short", 4), 9: Substitute("cleared", 4)})
+    view = View(start=6, head=(0, 5)).substituted({p: Substitute("short", 4) for p in (0, 5, 9)})
     chosen = policy(keep_verbatim="fill", keep_first_turns=1, trim_to=1.0)
-    done = compressed(history, view, limits=Limits(tokens=85), policy=chosen)
-    # 8 for the summary, 10 for the goal, and from question 4 on 70, of which 10 are sent as 4.
+    done = compressed(history, view, limits=Limits(tokens=80), policy=chosen)
+    # 8 for the summary, 4 for the goal, and from question 4 on 70, of which 10 are sent as 4.
     assert (done.view.start, done.view.head) == (8, (0,))
 
 

@@ -1,6 +1,7 @@
 """Answers come back as the model gave them, bytes and all; what is no answer becomes an error of OpenAI's shape."""
 
 import json
+import time
 from typing import Any
 
 import pytest
@@ -205,7 +206,8 @@ def test_connections_to_the_model_are_used_again_after_a_stream(proxy: Proxy, up
     upstream.on("plain", lambda _: stream([*spoken("Hi."), DONE, OpensLater(0.02)]))
     for _ in range(5):
         assert ask(proxy, streamed=True).status == 200
-    assert len({r.port for r in upstream.received}) <= 2
+        time.sleep(0.1)  # the end of the transfer comes behind the client's back
+    assert len({r.port for r in upstream.received}) == 1
 
 
 # ---------------------------------------------------------------------- what does not

@@ -108,7 +108,9 @@ def test_half_an_emoji_and_bad_bytes_are_replaced() -> None:
     assert parse_reply(b'{"choices":[{"message":{"content":"\\ud83d"}}]}').messages == [
         b'{"content":"\\ufffd","role":"assistant"}'
     ]
-    assert parse_reply(b'{"choices":[{"message":{"content":"\xff"}}]}').messages == ['{"content":"�"}'.encode()]
+    assert parse_reply(b'{"choices":[{"message":{"content":"\xff"}}]}').messages == [
+        '{"content":"�","role":"assistant"}'.encode()
+    ]
 
 
 @pytest.mark.parametrize(
