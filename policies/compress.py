@@ -50,9 +50,10 @@ def fold_boundary(request: TrimRequest, guard: Protection, limits: Limits) -> in
     """Return the position up to which the thread is folded, or None if nothing is old enough."""
     starts = request.history.outline.turn_starts
     keep = request.policy.keep_recent_turns
-    if request.policy.keep_verbatim == "turns":
-        return _whole(request.history, starts[-keep]) if len(starts) > keep else None
     already = request.view.summary.upto if request.view.summary else 0
+    if request.policy.keep_verbatim == "turns":
+        upto = _whole(request.history, starts[-keep]) if len(starts) > keep else None
+        return upto if upto is not None and upto > already else None
     places = [p for p in _fill_places(request) if p > already]
     if not places:
         return None
@@ -83,10 +84,7 @@ def _fill_places(request: TrimRequest) -> Iterator[int]:
     yield from (start for start in outline.turn_starts if start > 0)
     rounds = outline.iterations(outline.current_turn)
     closed = rounds[: max(0, len(rounds) - keep)]
-    for group, following in zip(closed, rounds[1 : len(closed) + 1], strict=False):
-        if outline.is_open(group):
-            return
-        yield following.members[0]
+    yield from (following.members[0] for following in rounds[1 : len(closed) + 1])
     if keep == 0 and rounds and not outline.is_open(rounds[-1]):
         yield rounds[-1].members[-1] + 1
 

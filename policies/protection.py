@@ -5,6 +5,8 @@ pinned by `keep_first_turns`, the last user message, every open group, the group
 and developer messages unless `mid_system: ordinary`.
 """
 
+from dataclasses import replace
+
 from transom.policies.history import History
 from transom.policies.options import Policy
 from transom.policies.turns import Group
@@ -43,18 +45,23 @@ class Protection:
         """
         outline = self._outline
         found = {p for p in outline.broken() if not self.covers(outline.groups[outline.owner[p]])}
-        if outline.turn_starts:
-            for group in outline.groups:
-                if group.turn:
-                    break
-                if not self.covers(group):
-                    found.update(group.members)
+        first = outline.turn_starts[0] if outline.turn_starts else 0
+        for position in range(first):
+            group = outline.groups[outline.owner[position]]
+            if not self.covers(group):
+                found.update(group.members)
         return frozenset(found)
 
     def pinned(self) -> list[int]:
         """Return the positions of the user messages that `keep_first_turns` pins."""
-        groups = self._outline.groups
-        return [g.members[0] for g in groups if g.kind == "user" and 1 <= g.turn <= self._pinned_turns]
+        found: list[int] = []
+        if self._pinned_turns:
+            for group in self._outline.groups:
+                if group.turn > self._pinned_turns:
+                    break
+                if group.kind == "user":
+                    found.append(group.members[0])
+        return found
 
     def positions(self, end: int | None = None) -> list[int]:
         """Return the positions of protected messages before `end`, ascending."""
@@ -69,7 +76,7 @@ class Protection:
 
     def floor(self, view: View) -> Size:
         """Measure the smallest view a cut could reach: the preamble, the summary and what is protected."""
-        history, summary = self._history, view.summary
+        history, summary = self._history, view.summary_message
         tokens = history.preamble_tokens + (summary.tokens if summary else 0)
         items = history.preamble_items + (1 if summary else 0)
         for position in self.positions():
@@ -78,3 +85,18 @@ class Protection:
                 tokens += substitute.tokens if substitute else history.messages[position].tokens
                 items += history.messages[position].items
         return Size(tokens, items)
+
+
+def settled(history: History, guard: Protection, view: View) -> View:
+    """Return a remembered view as a later request can send it.
+
+    What the client broke since is left out, and so is what is left of a group that was cut before its last result came.
+    Messages that are pinned now stand again, whoever made the view.
+    """
+    outline = history.outline
+    torn = {p for g in outline.scattered() if not all(map(view.keeps, g.members)) for p in g.members if view.keeps(p)}
+    gone = guard.broken() | torn
+    if gone:
+        view = view.without((), gone)
+    missing = [p for p in guard.pinned() if not view.keeps(p)]
+    return replace(view, head=tuple(sorted({*view.head, *missing}))) if missing else view

@@ -41,8 +41,6 @@ def _repeated(history: History, repeats: int, content: Callable[[Message], str])
     """Tell whether the newest `repeats` rounds are the same round (rule 3)."""
     outline, messages = history.outline, history.messages
     rounds = [g for g in outline.iterations(outline.current_turn) if g.kind == "tools"][-repeats:]
-    if len(rounds) < repeats:
-        return False
     first: object = None
     for group in reversed(rounds):
         call, *results = group.members

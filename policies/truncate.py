@@ -1,9 +1,9 @@
 """Remove the oldest unprotected groups until the limits hold; asks no model, forgets without a trace in the view.
 
 1. Nothing is removed while the limits hold, nor for the sake of a limit that protected messages alone exceed.
-2. Once a cut is made, what the client broke goes first.
+2. Once a cut is made, what the client broke goes first, and turn 0, which answers nobody.
 3. Then groups go oldest first, one at a time, down to `trim_to` of each limit that was exceeded. When the last user
-   message of a turn's opening run goes, the rest of the turn goes with it; turn 0, which answers nobody, goes whole.
+   message of a turn's opening run goes, the rest of the turn goes with it.
 4. Then the current turn's own groups, oldest first, also down to `trim_to`, but not the newest
    `keep_recent_iterations`.
 5. Then these as well, but only until the limit itself holds.
@@ -83,7 +83,7 @@ def _old(free: list[Group], current: int) -> Iterator[list[int]]:
         group, index = old[index], index + 1
         bundle = list(group.members)
         turn_opener = group.kind == "user" and not (index < len(old) and _same_run(old[index], group))
-        if turn_opener or group.turn == 0:
+        if turn_opener:
             while index < len(old) and old[index].turn == group.turn:
                 bundle += old[index].members
                 index += 1

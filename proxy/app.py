@@ -6,6 +6,7 @@ import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
+from dataclasses import replace
 
 import structlog
 from starlette.applications import Starlette
@@ -35,6 +36,7 @@ from transom.proxy.endpoints.health import Health
 from transom.proxy.endpoints.models import Models
 from transom.proxy.errors import EndpointNotAllowed, NotWindowed, Overloaded, ShuttingDown, TransomError
 from transom.proxy.factors import Factors
+from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
 from transom.proxy.overflow import LearnedWindows
 from transom.proxy.passes import Pass
@@ -52,6 +54,7 @@ from transom.proxy.upstream.direct import DirectUpstream
 from transom.proxy.views import content_text, spoken
 from transom.proxy.windowing import Windowing
 from transom.proxy.wire.messages import read_messages_off_loop
+from transom.storage.rows import SummaryRow
 from transom.storage.sql_store import SqlStore
 from transom.storage.store import CannotOpen, StorageError
 
@@ -114,8 +117,9 @@ class Transom:
         recorder = self._recorder
         calls = SummaryCalls(upstream_of, self.metrics)
         count = self._tokenizer.count
-        lease, release = (self._lease, self._release) if shared else (None, None)
-        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary, lease, release)
+        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary)
+        if shared:
+            tools = replace(tools, lease=self._lease, release=self._release, stored=self._stored_summary)
         self._summariser = Summariser(tools, self.metrics)
         known: dict[tuple[str, ...], tuple[tuple[str, Trimmer], ...]] = {}
 
@@ -153,11 +157,25 @@ class Transom:
         try:
             row = await self.store.step(request.state.id, *request.key)
             if row is not None and self._shared:
-                loaded = await self.store.load(request.state.id, [request.conversation.head])
+                loaded = await self.store.load(request.state.id, request.thread.ids[: request.conversation.length])
                 request.state.summaries.update(loaded.summaries)
         except StorageError:
             return None
         return row.recipe if row is not None else None
+
+    async def _stored_summary(self, job: FoldJob) -> SummaryRow | None:
+        """Return the summary another process stored of the very span, between our look-up and our lease."""
+        state, at = job.request.state, job.request.thread.ids[job.upto - 1]
+        try:
+            loaded = await self.store.load(state.id, [at])
+        except StorageError:
+            return None
+        state.summaries.update(loaded.summaries)
+        for row in loaded.baselines:
+            state.remember_baseline(row)
+            if row.kind == "summary" and row.at == at and row.summary is not None:
+                return state.summaries.get(row.summary)
+        return None
 
     async def _lease(self, session: bytes, root: bytes, seconds: float) -> bool:
         return await self.store.lease(session, root, self._holder, seconds)

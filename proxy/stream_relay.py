@@ -27,7 +27,7 @@ from transom.proxy.wire.stream import StreamReader, is_usage_event
 
 NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 LINGER_S = 2.0  # how long `[DONE]` may follow the finish reason
-SETTLE_S = 0.1  # how long the end of the transfer may follow `[DONE]`
+SETTLE_S = 0.5  # how long the end of the transfer may follow `[DONE]`
 
 
 class StreamRelay:

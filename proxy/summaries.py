@@ -16,6 +16,7 @@ import structlog
 
 from transom.policies import constraints, ledger, render
 from transom.policies.items import Call, Message
+from transom.policies.view import View
 from transom.proxy import recipes
 from transom.proxy.budgets import ledger_allowance
 from transom.proxy.config.settings import Model
@@ -71,6 +72,7 @@ class Tools:
     store: Callable[[FoldJob, SummaryRow, BaselineRow], Awaitable[None]]
     lease: Callable[[bytes, bytes, float], Awaitable[bool]] | None = None  # None: no other process folds
     release: Callable[[bytes, bytes], Awaitable[None]] | None = None
+    stored: Callable[[FoldJob], Awaitable[SummaryRow | None]] | None = None  # what another process has just folded
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -88,7 +90,7 @@ class Summariser:
     def __init__(self, tools: Tools, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
         self._spoken, self._count = tools.spoken, tools.count
-        self._lease, self._release = tools.lease, tools.release
+        self._lease, self._release, self._stored = tools.lease, tools.release, tools.stored
         self._metrics, self._clock = metrics, clock
         self._running: dict[bytes, list[Running]] = {}
         self._elsewhere: set[tuple[bytes, bytes]] = set()
@@ -103,6 +105,10 @@ class Summariser:
         if task is None:
             if not await self._sole(job):
                 return None
+            if self._stored is not None and (row := await self._stored(job)) is not None:
+                await self._give_back(job)
+                self._outcome(job, "reused")
+                return row
             task = self._start(job)
         else:
             self._outcome(job, "reused")
@@ -177,9 +183,12 @@ class Summariser:
         try:
             return await self._judged(job, at)
         finally:
-            if self._release is not None:
-                with suppress(StorageError):
-                    await self._release(job.request.state.id, job.request.thread.ids[0])
+            await self._give_back(job)
+
+    async def _give_back(self, job: FoldJob) -> None:
+        if self._release is not None:
+            with suppress(StorageError):
+                await self._release(job.request.state.id, job.request.thread.ids[0])
 
     async def _judged(self, job: FoldJob, at: bytes) -> SummaryRow | None:
         breaker, model = self._breaker(job.request), self._model_of(job)
@@ -209,8 +218,10 @@ class Summariser:
         trimmer = "compress" if view.carrier is None else "summarize"
         tenant = request.conversation.caller.tenant.name
         self._metrics.items_removed(tenant, request.route.policy_name, trimmer, items)
-        # Anybody may start from a summary of its own; a view that was cut further, or changed, is its policy's alone.
-        shared = view.reach == summary.upto and view.carrier is None
+        # Anybody may start from a summary that is a message of its own; what was cut behind it is the policy's affair.
+        shared = view.carrier is None
+        if shared:
+            view = View(summary.upto, tuple(p for p in view.head if p < summary.upto), summary)
         baseline = BaselineRow(
             session=state.id,
             at=job.request.thread.ids[view.reach - 1],

@@ -119,8 +119,8 @@ class SessionState:
 
     def remember_baseline(self, row: BaselineRow) -> None:
         """Keep a baseline, deepest first; of equals the first writer wins."""
-        key = (row.at, row.kind, row.policy)
-        if not any((b.at, b.kind, b.policy) == key for b in self.baselines):
+        key = (row.at, row.kind, row.policy, row.summary)
+        if not any((b.at, b.kind, b.policy, b.summary) == key for b in self.baselines):
             self.baselines.append(row)
             self.baselines.sort(key=lambda b: -b.position)
 

@@ -13,7 +13,7 @@ from transom.policies.clip import clip
 from transom.policies.items import Message
 from transom.policies.limits import Limits
 from transom.policies.options import SUMMARIZING, Policy
-from transom.policies.protection import Protection
+from transom.policies.protection import Protection, settled
 from transom.policies.trimmer import Trimmer, TrimRequest
 from transom.policies.truncate import Truncate
 from transom.policies.view import Size, Summary, View
@@ -156,8 +156,7 @@ class Windowing:
             found = recipes.decode(row.recipe, lambda i: _summary(request.state, i))
             if found is not None and _holds_end(found[0], request):
                 view, newest = found[0], upto
-        broken = Protection(request.history, request.route.policy).broken() if view.start else frozenset()
-        return view.without((), broken) if broken else view
+        return settled(request.history, Protection(request.history, request.route.policy), view) if view.start else view
 
     async def _trim(self, request: Pass, decision: Decision, folding: Folding, keep: KeepCut) -> None:
         """Run the trimmers in order, each on what the one before left, until every limit holds."""
@@ -283,7 +282,9 @@ def _apply(request: Pass, decision: Decision, name: str, view: View, *, label: s
 def _keep_cut(request: Pass, decision: Decision) -> None:
     """Make a cut the baseline of later requests; a summary's own baseline was recorded when it was made."""
     view = decision.view.baseline()
-    if not view.reach or (view.carrier is None and view.summary is not None and view.summary.upto == view.reach):
+    if not view.reach:
+        return
+    if view.carrier is None and view.summary is not None and view.summary.upto == view.reach and not view.owed:
         return
     row = BaselineRow(
         session=request.state.id,

@@ -151,7 +151,10 @@ def test_it_reads_well_in_a_file(ran: Ran) -> None:
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
 def test_stopped_it_leaves_nothing(tmp_path: Path, how: signal.Signals) -> None:
     env = environment(tmp_path)
+    # Whoever runs the tests may have had a signal ignored, and a child inherits that.
+    before = signal.signal(how, signal.SIG_DFL if how != signal.SIGINT else signal.default_int_handler)
     running = subprocess.Popen(COMMAND, cwd=tmp_path, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    signal.signal(how, before)
     assert running.stdout is not None
     address = b""
     while b"http://" not in address:

@@ -206,7 +206,7 @@ def test_connections_to_the_model_are_used_again_after_a_stream(proxy: Proxy, up
     upstream.on("plain", lambda _: stream([*spoken("Hi."), DONE, OpensLater(0.02)]))
     for _ in range(5):
         assert ask(proxy, streamed=True).status == 200
-        time.sleep(0.1)  # the end of the transfer comes behind the client's back
+        time.sleep(0.3)  # the end of the transfer comes behind the client's back
     assert len({r.port for r in upstream.received}) == 1
 
 
