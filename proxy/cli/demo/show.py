@@ -18,7 +18,8 @@ def demo() -> int:
     It never waits for input. The proxy's process and folder are gone when it returns.
     """
     if isinstance(sys.stdout, TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # a terminal that lacks a sign gets a question mark, not a crash
+        # A terminal that lacks a sign gets a question mark, not a crash; who reads a pipe gets each turn as it happens.
+        sys.stdout.reconfigure(errors="replace", line_buffering=True)
     try:
         with _ends_in_order():
             return 0 if _shown(Screen()) else 1
