@@ -10,7 +10,7 @@ from tests.policies.builders import (
     user,
 )
 from transom.policies.items import Message
-from transom.policies.protection import Protection
+from transom.policies.protection import Protection, settled
 from transom.policies.view import Size, Substitute, Summary, View
 
 
@@ -98,3 +98,24 @@ def test_the_floor_counts_only_what_is_in_the_view_and_as_it_is_there() -> None:
     guard = Protection(history, policy())
     assert guard.floor(View(start=2)) == Size(20, 1)
     assert guard.floor(View().substituted({1: Substitute("cleared", 3)})) == Size(23, 2)
+
+
+def remembered(view: View, *messages: Message, **keys: object) -> View:
+    history = thread(*messages)
+    return settled(history, Protection(history, policy(**keys)), view)
+
+
+def test_a_remembered_view_stays_as_it_is_where_nothing_happened_since() -> None:
+    view = View(start=2)
+    assert remembered(view, *exchanges(3)) is view
+
+
+def test_a_result_that_came_after_its_call_was_cut_is_left_out() -> None:
+    messages = [user("a"), call("x"), user("c"), assistant("e"), user("d"), result("x"), assistant("f"), user("g")]
+    view = remembered(View(start=4), *messages)
+    assert list(view.positions(len(messages))) == [4, 6, 7]
+
+
+def test_what_is_pinned_now_stands_again_whoever_made_the_view() -> None:
+    view = remembered(View(start=4, head=(2,)), *exchanges(4), keep_first_turns=1)
+    assert list(view.positions(8)) == [0, 2, 4, 5, 6, 7]
