@@ -22,7 +22,8 @@ SAID = 38
 class Screen:
     """Writes to standard output."""
 
-    def __init__(self) -> None:
+    def __init__(self, asked: Sequence[int] = ()) -> None:
+        self._asked = asked  # requests to end that came meanwhile
         terminal = sys.stdout.isatty()
         self.console = Console(
             width=None if terminal else WIDTH, highlight=False, markup=False, emoji=False, force_terminal=terminal
@@ -65,7 +66,12 @@ class Screen:
         self.console.print(line, style="dim")
 
     def turn(self, cells: Sequence[str], *, shrunk: bool) -> None:
-        """Write a turn's line. `cells`: number, words, calls, messages and tokens in, out, saved, reused."""
+        """Write a turn's line. `cells`: number, words, calls, messages and tokens in, out, saved, reused.
+
+        Raises KeyboardInterrupt if it was asked to end and the exception of that moment got lost.
+        """
+        if self._asked:
+            raise KeyboardInterrupt
         number, words, calls, *counts, saved, reuse = cells
         words = words if len(words) <= self._said else words[: self._said - 1] + "…"
         line = Text(f"{number:>4}  ", style="dim")

@@ -21,8 +21,11 @@ def demo() -> int:
         # A terminal that lacks a sign gets a question mark, not a crash; who reads a pipe gets each turn as it happens.
         sys.stdout.reconfigure(errors="replace", line_buffering=True)
     try:
-        with _ends_in_order():
-            return 0 if _shown(Screen()) else 1
+        with _ends_in_order() as asked:
+            well = _shown(Screen(asked))
+            if asked:
+                raise KeyboardInterrupt
+            return 0 if well else 1
     except ProxyFailed as failure:
         sys.stderr.write(f"The demo cannot go on: {failure}\n")
     except KeyboardInterrupt:
@@ -48,10 +51,15 @@ def _shown(screen: Screen) -> bool:
 
 
 @contextmanager
-def _ends_in_order() -> Iterator[None]:
-    """Treat a request to end, or the end of the terminal, as Ctrl-C."""
+def _ends_in_order() -> Iterator[list[int]]:
+    """Treat a request to end, or the end of the terminal, as Ctrl-C; yield the list of those that came.
 
-    def interrupt(_signal: int, _frame: FrameType | None) -> None:
+    An exception that a handler raises is lost where it falls into a destructor: whoever goes on looks at the list.
+    """
+    asked: list[int] = []
+
+    def interrupt(number: int, _frame: FrameType | None) -> None:
+        asked.append(number)
         raise KeyboardInterrupt
 
     before: dict[signal.Signals, Any] = {}
@@ -60,7 +68,7 @@ def _ends_in_order() -> Iterator[None]:
             if one != signal.SIGHUP or signal.getsignal(one) != signal.SIG_IGN:  # nohup means to go on
                 before[one] = signal.signal(one, interrupt)
     try:
-        yield
+        yield asked
     finally:
         for one, handler in before.items():
             signal.signal(one, handler)
