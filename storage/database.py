@@ -7,6 +7,7 @@ database knows it. A file that is not ours is never changed, deleted or made ane
 import fcntl
 import os
 import secrets
+import time
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Self
@@ -27,6 +28,7 @@ SCHEMA = 1
 """The number of the newest migration this program brings along."""
 _ENGINES = {"sqlite": "sqlite+pysqlite://", "postgresql": "postgresql+psycopg://"}
 _ALEMBIC = "alembic_version"
+LOST_TRIES, LOST_PAUSE_S = 4, 0.5
 _MIGRATION_LOCK = 0x7472616E736F6D
 """The key of PostgreSQL's advisory lock under which one worker migrates and the others wait."""
 
@@ -63,7 +65,7 @@ class Database:
                 driver: Driver = SqliteDriver(path, synchronous=_synchronous(synchronous), timeout_s=timeout_s)
             else:
                 driver = PostgresDriver(parsed, timeout_s=timeout_s)
-            return cls(parsed, driver, _settle(driver), lock)
+            return cls(parsed, driver, _settled(driver), lock)
         except BaseException:
             if lock is not None:
                 lock.release()
@@ -130,6 +132,18 @@ def _claim(url: URL) -> tuple[Path, FileLock]:
         lock.release()
         raise CannotOpen("open", "the database's file cannot be opened for writing") from None
     return path, lock
+
+
+def _settled(driver: Driver) -> bytes:
+    """Settle a database whose server may be starting, or be busy with others that start at the same time."""
+    for _ in range(LOST_TRIES):
+        try:
+            return _settle(driver)
+        except CannotOpen as refusal:
+            if refusal.cause != Fault.LOST.value:
+                raise
+            time.sleep(LOST_PAUSE_S)
+    return _settle(driver)
 
 
 def _settle(driver: Driver) -> bytes:
