@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from difflib import get_close_matches
+from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
@@ -250,7 +251,6 @@ class Policy(BaseModel):
     )
 
     _written: frozenset[str] = PrivateAttr(default=frozenset())
-    _trimmers: tuple[str, ...] = PrivateAttr(default=())
 
     @model_validator(mode="wrap")
     @classmethod
@@ -261,7 +261,6 @@ class Policy(BaseModel):
         base = PRESETS.get(preset, {}) if isinstance(preset, str) else {}
         policy = handler({**base, **value})
         policy._written = frozenset(map(str, value))  # noqa: SLF001  (an instance of this very class)
-        policy._trimmers = _in_order(policy.strategy)  # noqa: SLF001
         return policy
 
     @field_validator("enforce", mode="before")
@@ -308,10 +307,10 @@ class Policy(BaseModel):
         """The keys that somebody wrote, the preset's not among them."""
         return self._written
 
-    @property
+    @cached_property
     def trimmers(self) -> tuple[str, ...]:
         """The trimmers in the order they run: `context_window` spelled out, `recall` last, `none` left out."""
-        return self._trimmers
+        return _in_order(self.strategy)
 
     @property
     def effective_tool_calls_cap(self) -> int | None:
