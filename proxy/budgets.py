@@ -42,7 +42,8 @@ class Budget:
         """Work out what every step of a request asks for."""
         found = []
         if self.most is not None:
-            found.append(int(self.most / self.factor))
+            # A limit somebody wrote holds by either count: a factor below 1 is a median, half of all are above it.
+            found.append(int(self.most / max(1.0, self.factor)))
         if self.window is not None:
             found.append(int((self.window - self.reserve) / self.factor) - self.overhead)
         object.__setattr__(self, "tokens", tuple(found))
