@@ -27,8 +27,9 @@ from transom.proxy.ahead import Ahead
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import Attempts
 from transom.proxy.chat import ChatEndpoint
+from transom.proxy.config.schema import Config
 from transom.proxy.config.settings import Settings
-from transom.proxy.config.watch import LiveSettings, watch
+from transom.proxy.config.watch import LiveSettings, Outcome, watch
 from transom.proxy.delivery import Courier
 from transom.proxy.drain import Drain
 from transom.proxy.endpoints.answer import on_error, on_http_error
@@ -82,7 +83,7 @@ class Transom:
         config = live.current.config
         self._live, self._drain = live, drain
         self.metrics = Metrics()
-        live.counted = self.metrics.reload
+        live.counted = self._reloaded
         self.store = SqlStore.open(
             config.storage.url, synchronous=config.storage.synchronous, timeout_s=config.storage.timeout_s
         )
@@ -91,9 +92,9 @@ class Transom:
         self._links = Links()
         self._tokenizer = Tokenizer()
         limits = config.limits
-        deadlines = Deadlines(limits.connect_s, limits.first_byte_s, limits.idle_stream_s, limits.total_s)
+        self._direct = DirectUpstream(_deadlines(config))
         self._upstreams: dict[str, Upstream] = {
-            "direct": DirectUpstream(deadlines),
+            "direct": self._direct,
             "demo": DemoUpstream(self._tokenizer.count),
         }
         self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes, lambda: drain.draining)
@@ -104,6 +105,14 @@ class Transom:
         rest = self._rest(with_admin=config.server.admin_port is None)
         self.app = self._layers(Front(self._chat_endpoint, rest))
         self.admin_app = self._layers(self._admin_site()) if config.server.admin_port is not None else None
+
+    def _reloaded(self, outcome: Outcome) -> None:
+        """Count a reload, and hold what comes from now on to the new limits."""
+        self.metrics.reload(outcome)
+        config = self._live.current.config
+        self._direct.limit(_deadlines(config))
+        self._in_flight.max_requests = config.limits.in_flight
+        self._in_flight.max_bytes = config.limits.in_flight_bytes
 
     # ------------------------------------------------------------------ the parts
     def _settings(self) -> Settings:
@@ -248,6 +257,11 @@ class Transom:
                 with suppress(Exception):
                     await upstream.aclose()
             await self.store.close()
+
+
+def _deadlines(config: Config) -> Deadlines:
+    limits = config.limits
+    return Deadlines(limits.connect_s, limits.first_byte_s, limits.idle_stream_s, limits.total_s)
 
 
 class Front:

@@ -153,14 +153,16 @@ class Summariser:
             ours = await self._lease(*key, seconds)
         except StorageError:
             return False
-        self._elsewhere.discard(key)
         if not ours:
             self._elsewhere.add(key)
         return ours
 
     def elsewhere(self, request: Pass) -> bool:
-        """Tell whether another process was found to fold this thread."""
-        return (request.state.id, request.thread.ids[0]) in self._elsewhere
+        """Tell, once for each refused lease, whether another process was found to fold this thread."""
+        key = (request.state.id, request.thread.ids[0])
+        found = key in self._elsewhere
+        self._elsewhere.discard(key)
+        return found
 
     async def close(self) -> None:
         """Cancel what is under way."""
