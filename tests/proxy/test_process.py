@@ -44,17 +44,19 @@ class Program:
 
     def refused(self) -> None:
         """Wait until the program accepts no more connections, as a drain begins."""
-        end = time.monotonic() + 20
+        end = time.monotonic() + 60
         while time.monotonic() < end:
             try:
                 socket.create_connection(("127.0.0.1", self.port)).close()
+            except ConnectionResetError:
+                continue  # it was in the queue of a socket that closed; another one may still accept
             except ConnectionRefusedError:
                 return
         raise AssertionError("the program still accepts connections")
 
     def ask(self, path: str, port: int | None = None) -> http.client.HTTPResponse:
         """Send a request and return the answer as soon as its header is there."""
-        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=20)
+        connection = http.client.HTTPConnection("127.0.0.1", port or self.port, timeout=60)
         self._connections.append(connection)
         connection.request("GET", path)
         return connection.getresponse()
@@ -71,7 +73,7 @@ class Program:
             connection.close()
 
     def wait(self) -> int:
-        return self.process.wait(20)
+        return self.process.wait(60)
 
 
 @pytest.fixture
