@@ -23,14 +23,14 @@ def damage(file: Path) -> None:
 async def test_a_look_up_has_a_deadline(sqlite_store: SqlStore) -> None:
     done = threading.Event()
     with pytest.raises(StorageTimeout):
-        await sqlite_store._readers.call("slow", lambda cursor: done.wait(30))
+        await sqlite_store._readers.call("slow", lambda cursor: done.wait(60))
     done.set()
     await sqlite_store.ping()
 
 
 async def test_a_look_up_is_not_made_for_nobody(store: SqlStore) -> None:
     done = threading.Event()
-    stuck = [asyncio.ensure_future(store._readers.call("slow", lambda cursor: done.wait(30))) for _ in range(THREADS)]
+    stuck = [asyncio.ensure_future(store._readers.call("slow", lambda cursor: done.wait(60))) for _ in range(THREADS)]
     made: list[None] = []
     given_up = asyncio.ensure_future(store._readers.call("given up", lambda cursor: made.append(None)))
     await asyncio.sleep(0)
@@ -54,7 +54,7 @@ def test_an_answer_for_a_closed_event_loop_is_dropped(url: str) -> None:
 
     def slow(cursor: Cursor) -> bool:
         reached.set()
-        return done.wait(30)
+        return done.wait(60)
 
     with asyncio.Runner() as runner:
         store = runner.run(opened())
@@ -68,7 +68,7 @@ def test_an_answer_for_a_closed_event_loop_is_dropped(url: str) -> None:
 
 async def test_look_ups_go_on_while_others_are_stuck(store: SqlStore) -> None:
     done = threading.Event()
-    stuck = [asyncio.ensure_future(store._readers.call("slow", lambda cursor: done.wait(30))) for _ in range(3)]
+    stuck = [asyncio.ensure_future(store._readers.call("slow", lambda cursor: done.wait(60))) for _ in range(3)]
     await store.ping()
     done.set()
     assert await asyncio.gather(*stuck) == [True] * 3
@@ -92,7 +92,7 @@ async def test_a_busy_database_costs_no_connection(store: SqlStore) -> None:
     everybody = threading.Barrier(THREADS)
 
     def connection(cursor: Any) -> Any:
-        everybody.wait(10)
+        everybody.wait(60)
         return cursor.connection
 
     async def connections() -> set[Any]:

@@ -45,7 +45,7 @@ async def watching(live: LiveSettings) -> AsyncIterator[list[str]]:
 
 
 async def until(met: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not met():
             await asyncio.sleep(0.02)
 

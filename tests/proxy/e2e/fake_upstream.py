@@ -178,7 +178,7 @@ class FakeUpstream:
         started = threading.Event()
         self._thread = threading.Thread(target=self._serve, args=(started,), daemon=True)
         self._thread.start()
-        assert started.wait(10)
+        assert started.wait(60)
 
     @property
     def url(self) -> str:

@@ -78,7 +78,7 @@ def request(
 ) -> Got:
     """Make one request on a connection of its own."""
     sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=20)
+    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method or ("GET" if body is None else "POST"), path, sent, dict(headers or {}))
         response = connection.getresponse()
@@ -148,7 +148,7 @@ class Proxy:
         ready = threading.Event()
         self._thread = threading.Thread(target=self._run, args=(ready,), daemon=True)
         self._thread.start()
-        assert ready.wait(20)
+        assert ready.wait(60)
         if self._failure is not None:
             raise self._failure
 

@@ -17,7 +17,7 @@ HELLO = b'{"model":"plain","stream":%s,"messages":[{"role":"user","content":"Hel
 
 def leaving(proxy: Proxy, body: bytes, session: str) -> socket.socket:
     """Send a request and return the connection, to be closed."""
-    connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=10)
+    connection = socket.create_connection(("127.0.0.1", proxy.port), timeout=60)
     head = (
         f"POST /v1/chat/completions HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer key-of-acme\r\n"
         f"X-Session-Id: {session}\r\nContent-Length: {len(body)}\r\n\r\n"

@@ -49,7 +49,7 @@ def over(turns: int = 9, tokens: int = 160, name: str = "Turn") -> list[Json]:
     return [*messages, user("And now?")]
 
 
-def until(holds: Callable[[], Any], seconds: float = 10) -> None:
+def until(holds: Callable[[], Any], seconds: float = 60) -> None:
     """Wait for something that happens in another thread."""
     end = time.monotonic() + seconds
     while not holds():
@@ -354,8 +354,12 @@ def test_different_requests_at_once_share_a_summary(proxy: Proxy, upstream: Fake
 
 @pytest.fixture
 def hasty(serve: Serve) -> Proxy:
-    """Run a proxy whose requests wait 0.3 s for a summary, and a summary for its model 5 s."""
-    policies = {"hasty": FILL | {"summary_wait": 0.3, "summary_timeout": 5}, "quick": FILL | {"summary_timeout": 0.2}}
+    """Run a proxy whose requests wait 0.3 s for a summary, or as long as it takes, or whose summaries get 0.2 s."""
+    policies = {
+        "hasty": FILL | {"summary_wait": 0.3, "summary_timeout": 60},
+        "patient": FILL | {"summary_wait": 60, "summary_timeout": 60},
+        "quick": FILL | {"summary_timeout": 0.2},
+    }
     return serve(policies, server={"sse_keepalive_s": 0.1})
 
 
@@ -437,10 +441,10 @@ def waited_stream(proxy: Proxy, upstream: FakeUpstream, session: str, main: Answ
     """Make a streaming request wait for its summary until comments have come; its main answer is `main`."""
 
     def slow(received: Received) -> Answer:
-        return Answer([completion("Slow.")], before=OpensLater(0.25)) if received.is_summary else main
+        return Answer([completion("Slow.")], before=OpensLater(0.5)) if received.is_summary else main
 
-    upstream.on("hasty", slow)
-    return proxy.post({"model": "hasty", "messages": over(), "stream": True}, x_session_id=session)
+    upstream.on("patient", slow)
+    return proxy.post({"model": "patient", "messages": over(), "stream": True}, x_session_id=session)
 
 
 def test_after_comments_errors_are_events(hasty: Proxy, upstream: FakeUpstream) -> None:

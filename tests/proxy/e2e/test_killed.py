@@ -72,7 +72,7 @@ class Killable:
         with suppress(ProcessLookupError):
             if self._child:
                 os.kill(self._child, signal.SIGKILL)
-        self._parent.communicate(timeout=10)
+        self._parent.communicate(timeout=60)
 
     def _line(self) -> str:
         assert self._parent.stdout is not None
@@ -235,7 +235,7 @@ def test_the_command_line_serves_an_upstream_and_ends_at_sigterm(upstream: FakeU
             assert upstream.received[0].headers["authorization"] == "Bearer sk-the-clients-own-key"
             assert upstream.received[0].model == "any-name"
             server.terminate()
-            out, _ = server.communicate(timeout=20)
+            out, _ = server.communicate(timeout=60)
         finally:
             server.kill()
     assert server.returncode == 0, out
