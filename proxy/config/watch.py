@@ -4,7 +4,6 @@ import asyncio
 import signal
 from collections.abc import Callable, Iterable
 from contextlib import suppress
-from glob import has_magic
 from hashlib import blake2b
 from pathlib import Path
 from threading import Lock
@@ -28,8 +27,8 @@ RESTART_KEYS = {
 }
 """What takes effect at the next start only."""
 
-POLL_MS = 5000
-"""How often the files are compared anyway: some file systems report no changes."""
+POLL_S = 1.0
+"""How often the files are compared with what was read: hardly any work, and right on every file system."""
 
 
 class LiveSettings:
@@ -55,11 +54,6 @@ class LiveSettings:
     def current(self) -> Settings:
         """The settings of a request that begins now."""
         return self._current
-
-    @property
-    def folders(self) -> tuple[Path, ...]:
-        """The directories in which a file of the configuration may change."""
-        return () if self.path is None else watched_folders(self.path, self._current.config.include)
 
     def reload(self) -> bool:
         """Read anew and swap the settings at once if they are valid; else log why and keep the old ones."""
@@ -121,14 +115,15 @@ def _changed(before: Config, after: Config) -> Iterable[str]:
 async def watch(live: LiveSettings, stop: asyncio.Event) -> None:
     """Reload when a file of the configuration changes and at SIGHUP, until `stop` is set or this task is cancelled.
 
-    The directories are watched, not the files: editors and Kubernetes' ConfigMaps put a new file or link in the place
-    of the old one. SIGHUP is heard in the main thread's event loop only.
+    Contents are compared, found by name each time: editors and Kubernetes' ConfigMaps put a new file or link in the
+    place of the old one, and network file systems report no changes. SIGHUP is heard in the main thread's event loop
+    only.
     """
     hangup = asyncio.Event()
     loop = asyncio.get_running_loop()
     with suppress(ValueError, RuntimeError):
         loop.add_signal_handler(signal.SIGHUP, hangup.set)
-    tasks = [asyncio.create_task(_on_hangup(live, hangup)), asyncio.create_task(_on_change(live, stop))]
+    tasks = [asyncio.create_task(_on_hangup(live, hangup)), asyncio.create_task(_on_change(live))]
     try:
         await stop.wait()
     finally:
@@ -146,54 +141,7 @@ async def _on_hangup(live: LiveSettings, hangup: asyncio.Event) -> None:
         await asyncio.to_thread(live.reload)
 
 
-async def _on_change(live: LiveSettings, stop: asyncio.Event) -> None:
-    if live.path is None:
-        return
-    # A start without a file never needs it.
-    from watchfiles import awatch  # noqa: PLC0415
-
-    try:
-        while not stop.is_set():
-            folders = live.folders
-            changes = awatch(
-                *folders,
-                watch_filter=_Relevant(live.path.name),
-                stop_event=stop,
-                recursive=False,
-                debounce=200,
-                rust_timeout=POLL_MS,
-                yield_on_timeout=True,
-            )
-            async for _ in changes:
-                await asyncio.to_thread(live.reload_if_changed)
-                if live.folders != folders:
-                    break
-    except OSError as error:
-        log.warning("changes are not reported, the configuration is compared now and then", reason=error.strerror)
-        while not stop.is_set():
-            await asyncio.sleep(POLL_MS / 1000)
-            await asyncio.to_thread(live.reload_if_changed)
-
-
-class _Relevant:
-    """Tells a configuration's files, and the links ConfigMaps swap, from a database that lies beside them."""
-
-    def __init__(self, name: str) -> None:
-        self._name = name
-
-    def __call__(self, _change: object, path: str) -> bool:
-        name = Path(path).name
-        return name == self._name or name.startswith("..") or name.endswith((".yaml", ".yml"))
-
-
-def watched_folders(path: Path, includes: Iterable[str]) -> tuple[Path, ...]:
-    """Return the existing directories in which a file of the configuration may change."""
-    folders = {path.parent, path.resolve().parent}
-    for pattern in includes:
-        folder = path.parent
-        for part in Path(pattern).parts[:-1]:
-            if has_magic(part):
-                break
-            folder /= part
-        folders.add(folder)
-    return tuple(sorted(folder for folder in folders if folder.is_dir()))
+async def _on_change(live: LiveSettings) -> None:
+    while live.path is not None:
+        await asyncio.sleep(POLL_S)
+        await asyncio.to_thread(live.reload_if_changed)
