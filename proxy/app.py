@@ -60,6 +60,7 @@ from transom.storage.sql_store import SqlStore
 from transom.storage.store import CannotOpen, StorageError
 
 CHAT = "/v1/chat/completions"
+METRICS_EVERY_S = 1.0  # how old may be what a sibling process shows of this one
 QUIET = frozenset({"/healthz", "/readyz", "/metrics"})
 
 HANDLERS = {TransomError: on_error, HTTPException: on_http_error}
@@ -84,8 +85,9 @@ class Transom:
         self._live, self._drain = live, drain
         self.metrics = Metrics()
         live.counted = self._reloaded
+        storage = config.storage
         self.store = SqlStore.open(
-            config.storage.url, synchronous=config.storage.synchronous, timeout_s=config.storage.timeout_s
+            storage.url, self.metrics.storage, synchronous=storage.synchronous, timeout_s=storage.timeout_s
         )
         self._holder = secrets.token_hex(8)
         self._cache = HistoryCache(int(config.limits.history_cache_mb * 1_048_576))
@@ -97,7 +99,8 @@ class Transom:
             "direct": self._direct,
             "demo": DemoUpstream(self._tokenizer.count),
         }
-        self._in_flight = InFlight(limits.in_flight, limits.in_flight_bytes, lambda: drain.draining)
+        in_flight = InFlight(limits.in_flight, limits.in_flight_bytes, lambda: drain.draining)
+        self._in_flight, self.metrics.in_flight = in_flight, lambda: in_flight.requests
         self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
         self._recorder = Recorder(self.store, self._links, self._parse, self.metrics)
         self._upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
@@ -239,10 +242,15 @@ class Transom:
     def _admin(self) -> Admin:
         return Admin(self.store, self._settings, self._forget)
 
+    async def _settle_metrics(self) -> None:
+        while True:
+            await asyncio.sleep(METRICS_EVERY_S)
+            self.metrics.settle()
+
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        work = (watch(self._live, stop), self._upkeep.run(stop), self._chat_endpoint.expire())
+        work = (watch(self._live, stop), self._upkeep.run(stop), self._settle_metrics(), self._chat_endpoint.expire())
         tasks = [asyncio.create_task(one) for one in work]
         try:
             yield

@@ -5,7 +5,8 @@ session, a key or a user's text.
 """
 
 import os
-from typing import Generic, Literal, TypeVar
+from collections.abc import Callable
+from typing import Literal
 
 from prometheus_client import (
     CONTENT_TYPE_LATEST,
@@ -17,6 +18,8 @@ from prometheus_client import (
     generate_latest,
     multiprocess,
 )
+
+from transom.proxy.tallies import Spread, Tally
 
 Stage = Literal["parse", "history", "window", "summary", "storage", "total"]
 Mode = Literal["on", "audit", "control"]
@@ -36,28 +39,15 @@ _RATIO = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
-_Metric = TypeVar("_Metric", Counter, Histogram)
-
-
-class _Family(dict[tuple[str, ...], _Metric], Generic[_Metric]):
-    """A metric's children by their label values: `labels()` of the client library is too slow for every request."""
-
-    def __init__(self, metric: _Metric) -> None:
-        super().__init__()
-        self._metric: _Metric = metric
-
-    def __missing__(self, labels: tuple[str, ...]) -> _Metric:
-        child: _Metric = self._metric.labels(*labels)
-        self[labels] = child
-        return child
-
 
 class Metrics:
     """All metrics of one process, on a registry of their own. Times are seconds."""
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
-        self.in_flight = self._gauge("transom_requests_in_flight", "Requests being served.", "livesum")
+        self._tallied: list[Tally | Spread] = []
+        self.in_flight: Callable[[], int] = lambda: 0  # how many requests are being served right now
+        self._in_flight = self._gauge("transom_requests_in_flight", "Requests being served.", "livesum")
         self._sessions = self._gauge("transom_sessions", "Stored sessions.", "livemostrecent")
         self._database_bytes = self._gauge("transom_database_bytes", "Size of the database.", "livemostrecent")
         self._define_requests()
@@ -136,102 +126,109 @@ class Metrics:
             "transom_storage_duration_seconds", "Storage operations.", _STORAGE_S, "operation"
         )
         self._storage_errors = self._counter("transom_storage_errors_total", "Failed operations.", "operation")
-        self._reloads = self._counter("transom_config_reloads_total", "Reloads of the configuration.", "outcome")
+        # Counted in another thread, so not tallied.
+        self._reloads = Counter(
+            "transom_config_reloads_total", "Reloads of the configuration.", ["outcome"], registry=self.registry
+        )
 
-    def _counter(self, name: str, text: str, *labels: str) -> _Family[Counter]:
-        return _Family(Counter(name, text, labels, registry=self.registry))
+    def _counter(self, name: str, text: str, *labels: str) -> Tally:
+        tally = Tally(Counter(name, text, labels, registry=self.registry))
+        self._tallied.append(tally)
+        return tally
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> _Family[Histogram]:
-        return _Family(Histogram(name, text, labels, registry=self.registry, buckets=buckets))
+    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Spread:
+        spread = Spread(Histogram(name, text, labels, registry=self.registry, buckets=buckets), buckets)
+        self._tallied.append(spread)
+        return spread
 
     def _gauge(self, name: str, text: str, across: Literal["livesum", "livemostrecent"]) -> Gauge:
         return Gauge(name, text, registry=self.registry, multiprocess_mode=across)
 
     def request(self, tenant: str, model: str, endpoint: str, status: int) -> None:
         """Count one answered request."""
-        self._requests[tenant, model, endpoint, str(status)].inc()
+        self._requests.add(tenant, model, endpoint, str(status))
 
     def request_seconds(self, tenant: str, model: str, stream: bool, seconds: float) -> None:
         """Record a whole request's time, from its first byte in to its last byte out."""
-        self._request_s[tenant, model, "true" if stream else "false"].observe(seconds)
+        self._request_s.observe(seconds, tenant, model, "true" if stream else "false")
 
     def overhead(self, stage: Stage, seconds: float) -> None:
         """Record time this proxy added in one stage; upstream's own time is not part of it."""
-        self._overhead_s[stage,].observe(seconds)
+        self._overhead_s.observe(seconds, stage)
 
     def upstream_seconds(self, model: str, provider: str, seconds: float) -> None:
         """Record a whole upstream call's time."""
-        self._upstream_s[model, provider].observe(seconds)
+        self._upstream_s.observe(seconds, model, provider)
 
     def first_token(self, model: str, provider: str, seconds: float) -> None:
         """Record the time from the upstream call to its first token."""
-        self._first_token_s[model, provider].observe(seconds)
+        self._first_token_s.observe(seconds, model, provider)
 
     def prompt(self, tenant: str, model: str, *, received: int, sent: int, stable: int) -> None:
         """Count a prompt's tokens as the client sent it, as it went upstream, and the part a prompt cache can reuse."""
-        self._prompt_tokens[tenant, model, "received"].inc(received)
-        self._prompt_tokens[tenant, model, "sent"].inc(sent)
-        self._stable_tokens[tenant, model].inc(stable)
+        self._prompt_tokens.add(tenant, model, "received", by=received)
+        self._prompt_tokens.add(tenant, model, "sent", by=sent)
+        self._stable_tokens.add(tenant, model, by=stable)
 
     def usage(self, tenant: str, model: str, *, prompt: int, cached: int, completion: int) -> None:
         """Count the provider's own figures of one call; cached tokens are a part of the prompt's."""
-        self._upstream_tokens[tenant, model, "prompt"].inc(prompt)
-        self._upstream_tokens[tenant, model, "cached"].inc(cached)
-        self._upstream_tokens[tenant, model, "completion"].inc(completion)
+        self._upstream_tokens.add(tenant, model, "prompt", by=prompt)
+        self._upstream_tokens.add(tenant, model, "cached", by=cached)
+        self._upstream_tokens.add(tenant, model, "completion", by=completion)
 
     def estimate(self, model: str, ratio: float) -> None:
         """Record the estimate of a prompt's tokens divided by the provider's figure."""
-        self._estimate_ratio[model,].observe(ratio)
+        self._estimate_ratio.observe(ratio, model)
 
     def window_pass(self, tenant: str, policy: str, outcome: str, mode: Mode) -> None:
         """Count one pass of a policy; `outcome` is one word of the header X-Transom-Window."""
-        self._window_passes[tenant, policy, outcome, mode].inc()
+        self._window_passes.add(tenant, policy, outcome, mode)
 
     def over_budget(self, tenant: str, policy: str) -> None:
         """Count a view that was sent although it is over its limit."""
-        self._over_budget[tenant, policy].inc()
+        self._over_budget.add(tenant, policy)
 
     def length_retry(self, model: str) -> None:
         """Count a retry after the upstream said that the context is too long."""
-        self._length_retries[model,].inc()
+        self._length_retries.add(model)
 
     def truncation_suspected(self, model: str) -> None:
         """Count a prompt of which the upstream read noticeably less than was sent."""
-        self._truncations[model,].inc()
+        self._truncations.add(model)
 
     def items_removed(self, tenant: str, policy: str, trimmer: str, items: int) -> None:
         """Count items a trimmer newly removed."""
-        self._items_removed[tenant, policy, trimmer].inc(items)
+        self._items_removed.add(tenant, policy, trimmer, by=items)
 
     def summary(self, tenant: str, policy: str, model: str, outcome: SummaryOutcome) -> None:
         """Count what became of one wish for a summary."""
-        self._summaries[tenant, policy, model, outcome].inc()
+        self._summaries.add(tenant, policy, model, outcome)
 
     def summary_call(self, tenant: str, model: str, *, seconds: float, prompt: int, completion: int) -> None:
         """Record one call of the summary model and the tokens it used."""
-        self._summary_s[model,].observe(seconds)
-        self._summary_tokens[tenant, model, "prompt"].inc(prompt)
-        self._summary_tokens[tenant, model, "completion"].inc(completion)
+        self._summary_s.observe(seconds, model)
+        self._summary_tokens.add(tenant, model, "prompt", by=prompt)
+        self._summary_tokens.add(tenant, model, "completion", by=completion)
 
     def tool_limit(self, tenant: str, policy: str, action: str) -> None:
         """Count what was done at the tool-call cap."""
-        self._tool_limit[tenant, policy, action].inc()
+        self._tool_limit.add(tenant, policy, action)
 
     def session_source(self, tenant: str, source: SessionSource) -> None:
         """Count where a request's session came from."""
-        self._session_source[tenant, source].inc()
+        self._session_source.add(tenant, source)
 
     def history_match(self, kind: HistoryMatch) -> None:
         """Count how a request continues what is stored."""
-        self._history_match[kind,].inc()
+        self._history_match.add(kind)
 
     def storage(self, operation: str, seconds: float) -> None:
         """Record the time of one storage operation."""
-        self._storage_s[operation,].observe(seconds)
+        self._storage_s.observe(seconds, operation)
 
     def storage_error(self, operation: str) -> None:
         """Count a storage operation that failed."""
-        self._storage_errors[operation,].inc()
+        self._storage_errors.add(operation)
 
     def stored(self, sessions: int, database_bytes: int) -> None:
         """Set how much is stored."""
@@ -240,10 +237,17 @@ class Metrics:
 
     def reload(self, outcome: ReloadOutcome) -> None:
         """Count one reload of the configuration."""
-        self._reloads[outcome,].inc()
+        self._reloads.labels(outcome).inc()
+
+    def settle(self) -> None:
+        """Make what was counted visible to a scrape that another process answers."""
+        for tallied in self._tallied:
+            tallied.settle()
+        self._in_flight.set(self.in_flight())
 
     def render(self) -> bytes:
         """Return all metrics in Prometheus' text format; with several workers, the sum over all of them."""
+        self.settle()
         if MULTIPROCESS_VARIABLE not in os.environ:
             return generate_latest(self.registry)
         everyone = CollectorRegistry()

@@ -8,24 +8,30 @@ SQLite there is never a second writer.
 
 import asyncio
 import threading
+from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from itertools import chain
-from queue import Empty, SimpleQueue
-from time import monotonic
+from queue import SimpleQueue
+from time import monotonic, sleep
 from typing import Any, TypeVar, cast
 
 from transom.storage.driver import Connection, Cursor, Driver, Fault, storage_error
 from transom.storage.rows import Batch
 from transom.storage.scrub import scrubbed
 from transom.storage.statements import write_statements
-from transom.storage.store import QueueFull, StorageError
+from transom.storage.store import Measured, QueueFull, StorageError
 
 T = TypeVar("T")
 GROUP_BATCHES = 256
 QUEUE_BATCHES = 10_000
 QUEUE_BYTES = 256 * 1024 * 1024
+# Where groups are usually of more than one batch, an idle writer lets some more come before it begins: fewer commits,
+# and fewer turns of two threads taking the interpreter from each other (as PostgreSQL's commit_delay does).
+CROWDED = 1.5
+GATHER_S = 0.002
+USUAL_OF = 16
 
 
 @dataclass(slots=True, eq=False)
@@ -45,11 +51,15 @@ class _Entry:
 class Committer:
     """Owns the writing connection and the thread that uses it."""
 
-    def __init__(self, driver: Driver, *, timeout_s: float) -> None:
+    def __init__(self, driver: Driver, measured: Measured, *, timeout_s: float) -> None:
         self._driver = driver
+        self._measured = measured
         self._timeout_s = timeout_s
         self._writes = write_statements(driver.dialect)
-        self._queue: SimpleQueue[_Entry | None] = SimpleQueue()
+        self._queue: deque[_Entry] = deque()
+        self._bell: SimpleQueue[None] = SimpleQueue()  # rung for a thread that waits, and for no other
+        self._idle = False
+        self._usual = 1.0  # batches of a group, lately
         self._lock = threading.Lock()
         self._waiting = 0
         self._waiting_bytes = 0
@@ -73,7 +83,7 @@ class Committer:
         with self._lock:
             if not self._closed:
                 self._closed = True
-                self._queue.put(None)
+                self._ring()
         self._thread.join()
 
     def _submit(
@@ -92,37 +102,46 @@ class Committer:
             else:
                 self._waiting += 1
                 self._waiting_bytes += size
-                self._queue.put(entry)
+                self._queue.append(entry)
+                self._ring()
         if refusal is not None:
-            _settle([(entry, refusal)])
+            self._settle([(entry, refusal)])
         return future
+
+    def _ring(self) -> None:
+        if self._idle:
+            self._idle = False
+            self._bell.put(None)
 
     def _serve(self) -> None:
         """Work until closed."""
-        held: list[_Entry] = []
-        while True:
-            group, held, closing = self._take(held)
-            if group:
-                self._finish(group, self._outcomes(group))
-            if closing:
-                break
+        while group := self._take():
+            self._usual += (len(group) - self._usual) / USUAL_OF
+            self._finish(group, self._outcomes(group))
         if self._connection is not None:
             self._connection.close()
 
-    def _take(self, held: list[_Entry]) -> tuple[list[_Entry], list[_Entry], bool]:
-        """Wait for entries; return those to do next, those after them, and whether there will be no more."""
-        group = held
-        while len(group) < GROUP_BATCHES and (not group or isinstance(group[-1].work, Batch)):
-            try:
-                entry = self._queue.get_nowait() if group else self._queue.get()
-            except Empty:
+    def _take(self) -> list[_Entry]:
+        """Wait for entries; return those to do next, none once closed."""
+        while True:
+            with self._lock:
+                group = self._next()
+                if group or self._closed:
+                    return group
+                self._idle = True
+            self._bell.get()
+            if self._usual >= CROWDED:
+                sleep(GATHER_S)
+
+    def _next(self) -> list[_Entry]:
+        """Remove from the queue what is done in one transaction: batches together, longer work alone."""
+        group: list[_Entry] = []
+        queue = self._queue
+        while queue and len(group) < GROUP_BATCHES:
+            if group and not (isinstance(queue[0].work, Batch) and isinstance(group[0].work, Batch)):
                 break
-            if entry is None:
-                return group, [], True
-            if group and not isinstance(entry.work, Batch):
-                return group, [entry], False
-            group.append(entry)
-        return group, [], False
+            group.append(queue.popleft())
+        return group
 
     def _finish(self, group: Sequence[_Entry], outcomes: Sequence[StorageError | None]) -> None:
         """Tell everybody in the group, with one wake-up per event loop."""
@@ -134,9 +153,22 @@ class Committer:
             by_loop.setdefault(entry.loop, []).append((entry, outcome))
         for loop, settled in by_loop.items():
             try:
-                loop.call_soon_threadsafe(_settle, settled)
+                loop.call_soon_threadsafe(self._settle, settled)
             except RuntimeError:  # the loop is closed, so nobody waits any more
                 continue
+
+    def _settle(self, settled: Sequence[tuple[_Entry, StorageError | None]]) -> None:
+        """Resolve futures, on their own loop."""
+        now = monotonic()
+        for entry, outcome in settled:
+            self._measured(entry.operation, now - entry.queued)
+            if entry.future.done():
+                continue
+            if outcome is None:
+                entry.future.set_result(entry.result)
+            else:
+                entry.future.set_exception(outcome)
+                entry.future.exception()  # whoever does not wait is not told again by the event loop
 
     def _outcomes(self, group: Sequence[_Entry]) -> list[StorageError | None]:
         """Commit the group, or else each batch alone; return what became of each."""
@@ -218,15 +250,3 @@ class Committer:
         self._connection = None
         with suppress(*self._driver.errors):
             connection.close()
-
-
-def _settle(settled: Sequence[tuple[_Entry, StorageError | None]]) -> None:
-    """Resolve futures, on their own loop."""
-    for entry, outcome in settled:
-        if entry.future.done():
-            continue
-        if outcome is None:
-            entry.future.set_result(entry.result)
-        else:
-            entry.future.set_exception(outcome)
-            entry.future.exception()  # whoever does not wait is not told again by the event loop

@@ -5,10 +5,11 @@ import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 from queue import SimpleQueue
+from time import monotonic
 from typing import Any, TypeVar, cast
 
 from transom.storage.driver import Connection, Cursor, Driver, Fault, storage_error
-from transom.storage.store import StorageError
+from transom.storage.store import Measured, StorageError
 
 T = TypeVar("T")
 THREADS = 4
@@ -27,8 +28,9 @@ class _Asked:
 class Readers:
     """Runs look-ups within a deadline."""
 
-    def __init__(self, driver: Driver, *, timeout_s: float) -> None:
+    def __init__(self, driver: Driver, measured: Measured, *, timeout_s: float) -> None:
         self._driver = driver
+        self._measured = measured
         self._timeout_s = timeout_s
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()  # an executor's own hop costs half as much again
         self._closed = False
@@ -49,11 +51,14 @@ class Readers:
         loop = asyncio.get_running_loop()
         asked = _Asked(operation, work, loop.create_future(), loop)
         self._queue.put(asked)
+        started = monotonic()
         try:
             async with asyncio.timeout(self._timeout_s):
                 return cast("T", await asked.future)
         except TimeoutError:
             raise storage_error(operation, Fault.BUSY) from None
+        finally:
+            self._measured(operation, monotonic() - started)
 
     def close(self) -> None:
         """Wait for what was asked, then close every connection; blocks."""

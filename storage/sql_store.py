@@ -14,17 +14,17 @@ from transom.storage.lookups import Lookups
 from transom.storage.readers import Readers
 from transom.storage.retention import Retention
 from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, PreambleRow, StepRow
-from transom.storage.store import RetentionResult, SessionFilter, SessionPage
+from transom.storage.store import Measured, RetentionResult, SessionFilter, SessionPage, unmeasured
 
 
 class SqlStore:
     """Implements `transom.storage.store.Store`, where each method is described."""
 
-    def __init__(self, database: Database, *, timeout_s: float = 2.0) -> None:
+    def __init__(self, database: Database, measured: Measured = unmeasured, *, timeout_s: float = 2.0) -> None:
         driver = database.driver
         self._database = database
-        self._committer = Committer(driver, timeout_s=timeout_s)
-        self._readers = Readers(driver, timeout_s=timeout_s)
+        self._committer = Committer(driver, measured, timeout_s=timeout_s)
+        self._readers = Readers(driver, measured, timeout_s=timeout_s)
         self._lookups = Lookups(driver.dialect)
         self._leases = Leases(driver.dialect)
         self._browser = Browser(database, timeout_s=timeout_s)
@@ -32,9 +32,11 @@ class SqlStore:
         self._retention = Retention(driver.dialect, self._readers, self._erasure)
 
     @classmethod
-    def open(cls, url: str, *, synchronous: str = "normal", timeout_s: float = 2.0) -> Self:
+    def open(
+        cls, url: str, measured: Measured = unmeasured, *, synchronous: str = "normal", timeout_s: float = 2.0
+    ) -> Self:
         """Open the database behind a URL and start its threads; blocks. Raises CannotOpen or a class below it."""
-        return cls(Database.open(url, synchronous=synchronous, timeout_s=timeout_s), timeout_s=timeout_s)
+        return cls(Database.open(url, synchronous=synchronous, timeout_s=timeout_s), measured, timeout_s=timeout_s)
 
     @property
     def secret(self) -> bytes:

@@ -12,11 +12,18 @@ StorageError                 any failed call; the text names the operation and a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, PreambleRow, StepRow
+
+Measured = Callable[[str, float], None]
+"""Is told of every operation and its seconds, waiting included, on the event loop that asked for it."""
+
+
+def unmeasured(_operation: str, _seconds: float) -> None:
+    """Take no notice of how long an operation took."""
 
 
 class StorageError(Exception):

@@ -54,6 +54,7 @@ def assemble(drain: Drain) -> Small:
             await lifespan(receive, send)
             return
         metrics.request("t", "m", scope["path"], 200)
+        metrics.settle()
         await send({"type": "http.response.start", "status": 200, "headers": []})
         if scope["path"] == "/stream":
             await stream(send)

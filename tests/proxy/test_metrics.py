@@ -40,7 +40,7 @@ TABLE = {
 def filled() -> Metrics:
     """Return metrics in which every method has been called once."""
     metrics = Metrics()
-    metrics.in_flight.inc()
+    metrics.in_flight = lambda: 1
     metrics.request("acme", "m", "chat", 200)
     metrics.request_seconds("acme", "m", True, 0.2)
     metrics.overhead("parse", 0.0002)
@@ -63,6 +63,7 @@ def filled() -> Metrics:
     metrics.storage_error("write")
     metrics.stored(12, 4096)
     metrics.reload("applied")
+    metrics.settle()
     return metrics
 
 
