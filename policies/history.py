@@ -1,5 +1,6 @@
 """A thread as one value: its preamble, its messages, their outline and running sums; append-only, nothing edits it."""
 
+from array import array
 from collections.abc import Iterable, Sequence
 
 from transom.policies.items import Message
@@ -29,8 +30,8 @@ class History:
         self.preamble_items = sum(m.items for m in self.preamble)
         self.messages: list[Message] = []
         self.outline = Outline()
-        self._tokens = [0]
-        self._items = [0]
+        self._tokens = array("Q", (0,))
+        self._items = array("Q", (0,))
         self.has_media = any(m.media for m in self.preamble)
         self.extend(messages)
 

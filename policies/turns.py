@@ -17,6 +17,7 @@ The rules (each has a test of the same number in `tests/policies/test_turns.py`)
 8. Tool calls and rounds (assistant messages with calls) are counted since the last user message.
 """
 
+from array import array
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Literal
@@ -53,7 +54,7 @@ class Outline:
 
     groups: list[Group] = field(default_factory=list)
     turn_starts: list[int] = field(default_factory=list)  # turn k (from 1) starts at turn_starts[k - 1]
-    owner: list[int] = field(default_factory=list)  # position -> index of its group
+    owner: "array[int]" = field(default_factory=lambda: array("L"))  # position -> index of its group
     last_user: int | None = None
     calls_since_user: int = 0
     rounds_since_user: int = 0

@@ -1,7 +1,7 @@
 """Send one answer to one client: whole, as a stream, or as an error, whichever the state of the connection allows."""
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Callable, Iterable
 from contextlib import suppress
 
 from starlette.types import Send
@@ -95,8 +95,22 @@ class Keepalive:
                 await self._sending
 
 
-async def waited(work: Awaitable[object], seconds: float) -> bool:
+async def waited(work: "asyncio.Future[None]", seconds: float) -> bool:
     """Wait for something at most so long, without cancelling it; tell whether it was done without an error."""
-    future = asyncio.ensure_future(work)
-    done, _ = await asyncio.wait([future], timeout=seconds)
-    return bool(done) and not future.cancelled() and future.exception() is None
+    if not work.done():
+        # What `asyncio.wait` does, for the one future that every request waits for.
+        loop = asyncio.get_running_loop()
+        over = loop.create_future()
+
+        def end(_done: object = None) -> None:
+            if not over.done():
+                over.set_result(None)
+
+        timer = loop.call_later(seconds, end)
+        work.add_done_callback(end)
+        try:
+            await over
+        finally:
+            timer.cancel()
+            work.remove_done_callback(end)
+    return work.done() and not work.cancelled() and work.exception() is None

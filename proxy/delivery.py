@@ -6,7 +6,7 @@ has gone out to the client.
 
 import asyncio
 import time
-from collections.abc import Awaitable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 import msgspec
@@ -87,7 +87,7 @@ class Delivery:
         if first is not None:
             Preparation.settle(exchange, first)
 
-    async def _committed(self, work: Awaitable[None] | None, seconds: float) -> None:
+    async def _committed(self, work: "asyncio.Future[None] | None", seconds: float) -> None:
         if work is None:
             return
         started = time.perf_counter()

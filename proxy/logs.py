@@ -3,10 +3,13 @@
 Does not know what is logged. Exceptions are reported by type and place, never by their text, which may quote a request.
 """
 
+import asyncio
+import atexit
 import logging
 import re
 import sys
 import traceback
+from collections import deque
 from collections.abc import Callable, MutableMapping
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
@@ -22,6 +25,7 @@ _SECRET_FIELDS = frozenset({"authorization", "api_key", "key", "token", "passwor
 _SECRET_TEXT = re.compile(r"\b(?:sk|pk|rk|tsm)-[A-Za-z0-9_\-]{8,}|\b[Bb]earer [^\s\"\\]+")
 _SECRET_HINTS = ("sk-", "tsm-", "pk-", "rk-", "earer ")  # spare nearly every line the expression above
 _FRAMES = 12
+GATHER_S = 0.05
 
 
 def configure(form: Format = "auto", level: int = logging.INFO, stream: TextIO | None = None) -> None:
@@ -30,6 +34,8 @@ def configure(form: Format = "auto", level: int = logging.INFO, stream: TextIO |
     `auto` is for people on a terminal and JSON elsewhere. Libraries are heard from WARNING on.
     """
     target = stream or sys.stdout
+    output = Output(target)
+    atexit.register(output.flush)
     console = form == "console" or (form == "auto" and _is_terminal(target))
     structlog.configure(
         processors=[
@@ -39,7 +45,7 @@ def configure(form: Format = "auto", level: int = logging.INFO, stream: TextIO |
             Line(structlog.dev.ConsoleRenderer() if console else as_json),
         ],
         wrapper_class=structlog.make_filtering_bound_logger(level),
-        logger_factory=lambda *_: Output(target),
+        logger_factory=lambda *_: output,
         cache_logger_on_first_use=True,
     )
     root = logging.getLogger()
@@ -104,20 +110,46 @@ def describe(error: object) -> str:
 
 
 class Output:
-    """Writes lines to a stream and goes on in silence when nobody reads it any more."""
+    """Writes lines to a stream and goes on in silence when nobody reads it any more.
+
+    On an event loop, lines that tell of nothing wrong are gathered for a moment: one write serves many requests.
+    """
 
     def __init__(self, stream: TextIO) -> None:
         self._stream = stream
+        self._gathered: deque[str] = deque()
+        self._flushes: asyncio.AbstractEventLoop | None = None  # the loop that will write what is gathered
+
+    def info(self, line: str) -> None:
+        """Write one line soon; a closed or full stream loses it."""
+        self._gathered.append(line)
+        if self._flushes is not None and not self._flushes.is_closed():
+            return
+        try:
+            self._flushes = asyncio.get_running_loop()
+        except RuntimeError:
+            self.flush()
+        else:
+            self._flushes.call_later(GATHER_S, self.flush)
 
     def msg(self, line: str) -> None:
-        """Write one line; a closed or full stream loses it."""
+        """Write one line at once, behind those that wait."""
+        self._gathered.append(line)
+        self.flush()
+
+    def flush(self) -> None:
+        """Write what waits."""
+        self._flushes = None
+        lines = [self._gathered.popleft() for _ in range(len(self._gathered))]
+        if not lines:
+            return
         try:
-            self._stream.write(line + "\n")
+            self._stream.write("\n".join(lines) + "\n")
             self._stream.flush()
         except (OSError, ValueError):  # ValueError: closed on our side
             pass
 
-    log = debug = info = warning = error = critical = exception = fatal = msg
+    log = debug = warning = error = critical = exception = fatal = msg
 
 
 class _Library(logging.Handler):

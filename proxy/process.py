@@ -4,11 +4,11 @@ Does not know what the application does; the application learns through `Drain` 
 """
 
 import asyncio
-import gc
 import logging
 import os
 import socket
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from types import FrameType
@@ -21,14 +21,13 @@ from starlette.types import ASGIApp
 
 from transom.proxy.connection import BoundedConfig, Bounds, Connection
 from transom.proxy.drain import Drain
+from transom.proxy.garbage import Garbage
 
 STARTUP_FAILED = 1
 _EXPIRED_GRACE_S = 2.0
 _LIFESPAN_S = 10.0
 _FORCED_S = 3.0
 _BACKLOG = 2048
-# Histories at hand are many long-lived objects: full collections over them would stall requests, and find nothing.
-_GC_THRESHOLDS = (10_000, 20, 50)
 
 
 class Application(Protocol):
@@ -78,6 +77,7 @@ class Server(uvicorn.Server):
         super().__init__(config)
         self._drain = drain
         self._drain_s = drain_s
+        self._garbage = Garbage()
         self._admin = uvicorn.Server(admin) if admin else None
         self._supervisor = os.getppid() if supervised else None
 
@@ -89,14 +89,12 @@ class Server(uvicorn.Server):
             self._admin.config.load()
             self._admin.lifespan = self._admin.config.lifespan_class(self._admin.config)
             await self._admin.startup(sockets=rest)
-        # What the start has made stays for good: keep it out of every later collection.
-        gc.collect()
-        gc.freeze()
-        gc.set_threshold(*_GC_THRESHOLDS)
+        self._garbage.begin(time.monotonic())
 
     async def on_tick(self, counter: int) -> bool:
-        """Close what is overdue; called ten times a second."""
+        """Close what is overdue, and free what hangs in cycles; called ten times a second."""
         self._sweep()
+        self._garbage.tick(time.monotonic(), quiet=not self.server_state.tasks)
         if self._admin:
             await self._admin.on_tick(counter)
         orphaned = self._supervisor is not None and os.getppid() != self._supervisor
@@ -125,6 +123,7 @@ class Server(uvicorn.Server):
             self._drain.expired.set()
             await self._settle(_EXPIRED_GRACE_S)
         await self._end_rest()
+        self._garbage.end()
         structlog.get_logger().info("stopped")
 
     async def _settle(self, seconds: float) -> None:

@@ -102,11 +102,10 @@ class Recorder:
         if state.written:
             batch.uses.append(UseRow(state.id, now))
             return
-        user = caller.user
-        marked = identity.user_hash(self.store.secret, caller.tenant.name, user) if user else None
-        batch.sessions.append(
-            SessionRow(state.id, caller.tenant.name, conversation.key_hash, conversation.source, marked, now)
-        )
+        secret, tenant, key, user = self.store.secret, caller.tenant.name, conversation.key, caller.user
+        named = identity.key_hash(secret, tenant, key) if key is not None else None
+        marked = identity.user_hash(secret, tenant, user) if user else None
+        batch.sessions.append(SessionRow(state.id, tenant, named, conversation.source, marked, now))
         state.written = True
 
     def _add_messages(self, batch: Batch, conversation: Conversation) -> None:

@@ -56,7 +56,7 @@ class Conversation:
     source: SessionSource
     match: HistoryMatch
     shown: str | None  # the session id for the response header
-    key_hash: bytes | None
+    key: str | None  # the name the client gave the session
     links_secret: bytes | None  # keyless sessions only
     persist: bool
     opened: bool  # whether this request made the session
@@ -156,7 +156,7 @@ class Sessions:
         reading = await read(slices, state.threads, self._preambles, self._parse)
         conversation = await self._adopt(caller, state, reading, key.source)
         conversation.shown = key.value if key.source == "header" else None
-        conversation.key_hash = identity.key_hash(secret, tenant, key.value)
+        conversation.key = key.value
         conversation.persist = caller.store
         return conversation
 
@@ -230,7 +230,7 @@ class Sessions:
             source=source,
             match=match,
             shown=None,
-            key_hash=None,
+            key=None,
             links_secret=None,
             persist=False,
             opened=fresh_state,

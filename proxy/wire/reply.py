@@ -52,7 +52,15 @@ class _Answer(msgspec.Struct):
     usage: Any = None
 
 
+class _Spoken(msgspec.Struct):
+    """What most messages are: a role and a text."""
+
+    role: str = ""
+    content: str | None = None
+
+
 _decode = msgspec.json.Decoder(_Answer).decode
+_decode_spoken = msgspec.json.Decoder(_Spoken).decode
 
 
 def parse_reply(body: bytes) -> Reply:
@@ -67,11 +75,12 @@ def parse_reply(body: bytes) -> Reply:
     if not answer.choices:
         raise UpstreamBadResponse("The model's server answered without any choice.")
     choices = sorted(answer.choices, key=lambda choice: choice.index if isinstance(choice.index, int) else 0)
-    messages = [_with_role(bytes(choice.message)) for choice in choices]
-    if not all(message.startswith(b"{") and not is_deeper(message, MESSAGE_DEPTH) for message in messages):
-        raise UpstreamBadResponse("The model's server answered with a choice that holds no usable message.")
+    messages, empty = [], True
+    for choice in choices:
+        message, speaks = _message(bytes(choice.message))
+        messages.append(message)
+        empty = empty and not speaks
     finish = [choice.finish_reason if isinstance(choice.finish_reason, str) else None for choice in choices]
-    empty = not any(map(_says_something, messages))
     return Reply(
         id=answer.id if isinstance(answer.id, str) else None,
         messages=messages,
@@ -93,6 +102,21 @@ def _answer(body: bytes) -> _Answer:
         return _decode(mend_surrogates(body))
     except (msgspec.DecodeError, RecursionError):
         raise UpstreamBadResponse("The model's server answered with something that is no chat completion.") from None
+
+
+def _message(raw: bytes) -> tuple[bytes, bool]:
+    """Return a choice's message with its role, and whether it says anything."""
+    if not raw.startswith(b"{") or is_deeper(raw, MESSAGE_DEPTH):
+        raise UpstreamBadResponse("The model's server answered with a choice that holds no usable message.")
+    try:
+        spoken = _decode_spoken(raw)
+    except msgspec.DecodeError:
+        pass
+    else:
+        if spoken.role and spoken.content:
+            return raw, True
+    message = _with_role(raw)
+    return message, _says_something(message)
 
 
 def _with_role(message: bytes) -> bytes:

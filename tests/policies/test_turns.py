@@ -89,7 +89,7 @@ def test_rule_3_results_come_in_any_order_and_not_necessarily_next_to_the_call()
         [calls(("x", "f", "{}"), ("y", "g", "{}")), result("y"), user("wait"), assistant("yes"), result("x")]
     )
     assert outline.groups[0].members == [0, 1, 4]
-    assert outline.owner == [0, 0, 1, 2, 0]
+    assert list(outline.owner) == [0, 0, 1, 2, 0]
     assert list(outline.scattered()) == [outline.groups[0]]
     assert broken(outline) == []
 

@@ -1,3 +1,4 @@
+import asyncio
 import io
 import json
 import logging
@@ -131,3 +132,28 @@ def test_a_broken_pipe_loses_lines_and_nothing_else(stream: io.StringIO) -> None
 
 def test_no_exception_has_no_description() -> None:
     assert logs.describe((None, None, None)) == ""
+
+
+async def test_lines_of_requests_are_gathered_for_a_moment(stream: io.StringIO) -> None:
+    structlog.get_logger().info("one")
+    structlog.get_logger().info("two")
+    assert not stream.getvalue()
+    async with asyncio.timeout(60):
+        while not stream.getvalue():
+            await asyncio.sleep(0.01)
+    assert stream.getvalue().count("\n") == 2
+
+
+async def test_a_warning_waits_for_nothing_and_overtakes_nothing(stream: io.StringIO) -> None:
+    structlog.get_logger().info("one")
+    structlog.get_logger().warning("two")
+    assert [line["event"] for line in map(json.loads, stream.getvalue().splitlines())] == ["one", "two"]
+
+
+def test_what_a_loop_left_behind_is_written_with_the_next_line(stream: io.StringIO) -> None:
+    async def leave() -> None:
+        structlog.get_logger().info("one")
+
+    asyncio.run(leave())
+    structlog.get_logger().info("two")
+    assert stream.getvalue().count("\n") == 2

@@ -1,0 +1,49 @@
+"""When the interpreter looks for reference cycles in a process that remembers much; it knows no requests.
+
+Nearly all that a request makes dies by its reference count, and what outlives it (histories at hand) holds no cycles.
+The interpreter's own rhythm looks at every such object again and again, for 100 ms at a time, and finds nothing. Here
+the young ones are looked at once, a few at a time, and then set aside with `gc.freeze`. Cycles that were still in use
+at that moment, such as an error with its traceback, wait for a look at everything: when nobody is being served.
+"""
+
+import gc
+
+YOUNG = 2_000  # objects that may have been made since the last look
+EVERYTHING_S = 600.0  # how often everything is looked at, if the process has a quiet moment
+AT_LATEST_S = 6 * 3_600.0  # and if it never has
+
+
+class Garbage:
+    """Replaces the interpreter's rhythm. `now` is any clock in seconds."""
+
+    def __init__(self) -> None:
+        self._looked: float | None = None
+
+    def begin(self, now: float) -> None:
+        """Take over; what the start has made stays for good."""
+        gc.disable()
+        self._everything(now)
+
+    def tick(self, now: float, *, quiet: bool) -> None:
+        """Look at what is young, or at everything if it is time; call it several times a second."""
+        if self._looked is None:
+            return
+        due = now - self._looked
+        if due >= AT_LATEST_S or (quiet and due >= EVERYTHING_S):
+            gc.unfreeze()
+            self._everything(now)
+        elif gc.get_count()[0] >= YOUNG:
+            gc.collect(0)
+            gc.freeze()
+
+    def end(self) -> None:
+        """Give back what was taken over."""
+        if self._looked is not None:
+            self._looked = None
+            gc.unfreeze()
+            gc.enable()
+
+    def _everything(self, now: float) -> None:
+        gc.collect()
+        gc.freeze()
+        self._looked = now

@@ -1,0 +1,69 @@
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from transom.proxy.garbage import AT_LATEST_S, EVERYTHING_S, YOUNG, Garbage
+
+
+class Knot:
+    """A reference cycle."""
+
+    def __init__(self) -> None:
+        self.itself = self
+
+
+@pytest.fixture
+def garbage() -> Iterator[Garbage]:
+    garbage = Garbage()
+    garbage.begin(0.0)
+    yield garbage
+    garbage.end()
+
+
+def knot() -> "weakref.ref[Knot]":
+    return weakref.ref(Knot())
+
+
+def many() -> list[list[int]]:
+    return [[number] for number in range(2 * YOUNG)]
+
+
+def test_young_cycles_are_found_once_there_is_enough_to_look_at(garbage: Garbage) -> None:
+    lost = knot()
+    garbage.tick(1.0, quiet=False)
+    assert lost() is not None
+    kept = many()
+    garbage.tick(1.1, quiet=False)
+    assert lost() is None
+    assert len(kept) == 2 * YOUNG
+
+
+def test_what_is_in_use_is_looked_at_once_only(garbage: Garbage) -> None:
+    kept = many()
+    garbage.tick(1.0, quiet=False)
+    assert gc.get_freeze_count() >= len(kept)
+    assert gc.get_count()[0] < YOUNG
+
+
+@pytest.mark.parametrize(("after", "quiet"), [(EVERYTHING_S, True), (AT_LATEST_S, False)])
+def test_what_became_a_cycle_later_is_found_in_a_quiet_moment(garbage: Garbage, after: float, quiet: bool) -> None:
+    holder, kept = Knot(), many()
+    garbage.tick(1.0, quiet=False)
+    lost = weakref.ref(holder)
+    del holder
+    garbage.tick(after - 0.1, quiet=False)
+    assert lost() is not None
+    garbage.tick(after, quiet=quiet)
+    assert lost() is None
+    assert kept
+
+
+def test_the_interpreters_rhythm_comes_back(garbage: Garbage) -> None:
+    assert not gc.isenabled()
+    garbage.end()
+    assert gc.isenabled()
+    assert gc.get_freeze_count() == 0
+    garbage.tick(AT_LATEST_S, quiet=True)
+    assert gc.get_freeze_count() == 0
