@@ -48,7 +48,7 @@ class Recorder:
         if not conversation.persist:
             return None
         self._flush_waiting(conversation)
-        batch = Batch(requests=[_request_row(exchange, None, complete=False)])
+        batch = Batch()
         self._add_session(batch, conversation)
         _add_preamble(batch, conversation)
         self._add_messages(batch, conversation)
@@ -59,6 +59,7 @@ class Recorder:
             batch.steps.append(decision.step)
             batch.baselines.extend(decision.baselines)
         if at_once:
+            batch.requests.append(_request_row(exchange, None, complete=False))
             return self._write(exchange, batch)
         exchange.pending = batch
         conversation.state.flush = partial(self._flush, exchange)
@@ -68,6 +69,7 @@ class Recorder:
     def _flush(self, exchange: Exchange) -> None:
         batch, exchange.pending = exchange.pending, None
         if batch is not None:
+            batch.requests.append(_request_row(exchange, None, complete=False))
             self._write(exchange, batch)
 
     @staticmethod
@@ -78,12 +80,11 @@ class Recorder:
             flush()
 
     def _pending(self, exchange: Exchange) -> Batch:
-        """Return the rows that still wait, without the request's own, to be written with the answer's."""
+        """Return the rows that still wait, to be written with the answer's."""
         if exchange.pending_timer is not None:
             exchange.pending_timer.cancel()
         batch, exchange.pending = exchange.pending or Batch(), None
         self._flush_waiting(exchange.conversation)
-        batch.requests.clear()
         return batch
 
     def again(self, exchange: Exchange) -> "asyncio.Future[None] | None":
@@ -91,8 +92,8 @@ class Recorder:
         decision = exchange.decision
         if not exchange.conversation.persist or decision is None or decision.step is None:
             return None
-        batch, exchange.pending = exchange.pending or Batch(), None
-        self._flush_waiting(exchange.conversation)
+        batch = self._pending(exchange)
+        batch.requests.append(_request_row(exchange, None, complete=False))
         batch.steps[:] = [decision.step]
         batch.baselines.extend(decision.baselines)
         return self._write(exchange, batch)

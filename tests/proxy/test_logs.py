@@ -135,6 +135,7 @@ def test_no_exception_has_no_description() -> None:
 
 
 async def test_lines_of_requests_are_gathered_for_a_moment(stream: io.StringIO) -> None:
+    logs.configure("json", stream=stream)
     structlog.get_logger().info("one")
     structlog.get_logger().info("two")
     assert not stream.getvalue()
@@ -145,12 +146,14 @@ async def test_lines_of_requests_are_gathered_for_a_moment(stream: io.StringIO) 
 
 
 async def test_a_warning_waits_for_nothing_and_overtakes_nothing(stream: io.StringIO) -> None:
+    logs.configure("json", stream=stream)
     structlog.get_logger().info("one")
     structlog.get_logger().warning("two")
     assert [line["event"] for line in map(json.loads, stream.getvalue().splitlines())] == ["one", "two"]
 
 
 def test_what_a_loop_left_behind_is_written_with_the_next_line(stream: io.StringIO) -> None:
+    logs.configure("json", stream=stream)
     async def leave() -> None:
         structlog.get_logger().info("one")
 
