@@ -59,9 +59,10 @@ class Outline:
     calls_since_user: int = 0
     rounds_since_user: int = 0
     _waiting: dict[str, list[int]] = field(default_factory=dict)  # call id -> groups that wait for it, oldest first
-    _unanswered: set[int] = field(default_factory=set)
-    _orphans: list[int] = field(default_factory=list)
-    _scattered: set[int] = field(default_factory=set)  # groups whose messages do not all stand side by side
+    # Sets in the form of dicts, which the garbage collector leaves alone: there may be 100,000 threads at hand.
+    _unanswered: dict[int, None] = field(default_factory=dict)
+    _orphans: dict[int, None] = field(default_factory=dict)
+    _scattered: dict[int, None] = field(default_factory=dict)  # groups whose messages do not all stand side by side
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -102,24 +103,24 @@ class Outline:
         group.unanswered = len(message.calls)
         for call in message.calls:
             self._waiting.setdefault(call.id, []).append(index)
-        self._unanswered.add(index)
+        self._unanswered[index] = None
         self.calls_since_user += len(message.calls)
         self.rounds_since_user += 1
 
     def _append_result(self, position: int, call_id: str) -> None:
         waiting = self._waiting.get(call_id)
         if not waiting:
-            self._orphans.append(position)
+            self._orphans[position] = None
             self._start("orphan", position)
             return
         index = waiting.pop()
         group = self.groups[index]
         if group.members[-1] != position - 1:
-            self._scattered.add(index)
+            self._scattered[index] = None
         group.members.append(position)
         group.unanswered -= 1
         if not group.unanswered:
-            self._unanswered.discard(index)
+            self._unanswered.pop(index, None)
         self.owner.append(index)
 
     def is_open(self, group: Group) -> bool:

@@ -162,3 +162,7 @@ class View:
 
     def _before(self, end: int) -> Iterator[int]:
         yield from (p for p in self.positions(end) if p < end)
+
+
+WHOLE = View()
+"""The history as it is."""

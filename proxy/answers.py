@@ -88,8 +88,9 @@ class Keepalive:
 
     async def stop(self) -> None:
         """Stop; a comment that is being sent is sent whole."""
-        if self._timer is not None:
-            self._timer.cancel()
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
         if self._sending is not None:
             with suppress(Exception):
                 await self._sending

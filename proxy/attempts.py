@@ -9,7 +9,7 @@ import re
 import time
 from dataclasses import dataclass, replace
 
-from transom.policies.view import View
+from transom.policies.view import WHOLE
 from transom.proxy.exchange import Exchange
 from transom.proxy.metrics import Metrics
 from transom.proxy.summary_calls import UpstreamOf
@@ -93,7 +93,7 @@ class Attempts:
     def _other_roles(self, exchange: Exchange, form: Form, body: bytes) -> Form | None:
         """Return the form for a model that refused the roles of a cut view, and remember it."""
         model, policy = exchange.route.model.name, exchange.route.policy
-        view = exchange.decision.view if exchange.decision is not None else View()
+        view = exchange.decision.view if exchange.decision is not None else WHOLE
         other = form
         if ALTERNATE_REFUSAL.search(body):
             self._alternate.add(model)

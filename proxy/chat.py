@@ -62,6 +62,7 @@ class Watch:
         self._timer = asyncio.get_running_loop().call_later(WATCH_AFTER_S, self._start)
 
     def _start(self) -> None:
+        self._timer = None
         self._watching = asyncio.create_task(self._wait())
 
     async def _wait(self) -> None:
@@ -72,11 +73,13 @@ class Watch:
             self._task.cancel()
 
     def end(self) -> None:
-        """Stop watching."""
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._watching is not None:
-            self._watching.cancel()
+        """Stop watching. What is let go of here would hold the request in a cycle."""
+        timer, self._timer = self._timer, None
+        if timer is not None:
+            timer.cancel()
+        watching, self._watching = self._watching, None
+        if watching is not None:
+            watching.cancel()
 
 
 class ChatRequest:

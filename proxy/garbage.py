@@ -8,7 +8,7 @@ at that moment, such as an error with its traceback, wait for a look at everythi
 
 import gc
 
-YOUNG = 2_000  # objects that may have been made since the last look
+YOUNG = 8_000  # objects that may have been made since the last look
 EVERYTHING_S = 600.0  # how often everything is looked at, if the process has a quiet moment
 AT_LATEST_S = 6 * 3_600.0  # and if it never has
 

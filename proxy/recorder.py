@@ -67,7 +67,7 @@ class Recorder:
         return None
 
     def _flush(self, exchange: Exchange) -> None:
-        batch, exchange.pending = exchange.pending, None
+        batch, exchange.pending, exchange.pending_timer = exchange.pending, None, None
         if batch is not None:
             batch.requests.append(_request_row(exchange, None, complete=False))
             self._write(exchange, batch)
@@ -81,8 +81,9 @@ class Recorder:
 
     def _pending(self, exchange: Exchange) -> Batch:
         """Return the rows that still wait, to be written with the answer's."""
-        if exchange.pending_timer is not None:
-            exchange.pending_timer.cancel()
+        timer, exchange.pending_timer = exchange.pending_timer, None
+        if timer is not None:
+            timer.cancel()
         batch, exchange.pending = exchange.pending or Batch(), None
         self._flush_waiting(exchange.conversation)
         return batch
@@ -222,7 +223,7 @@ def _add_preamble(batch: Batch, conversation: Conversation) -> None:
     batch.preambles.append(PreambleRow(conversation.preamble, state.id, payload, history.preamble_tokens))
     if len(state.known_preambles) >= MOST_PREAMBLES:
         state.known_preambles.clear()  # forgetting one only means that it is handed over again
-    state.known_preambles.add(conversation.preamble)
+    state.known_preambles[conversation.preamble] = None
 
 
 def _message_row(

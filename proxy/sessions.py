@@ -152,7 +152,7 @@ class Sessions:
         session = identity.session_id(secret, tenant, "key", caller.bearer, key.value)
         state = self._state(session)
         newest = state.threads[-1] if state.threads else None
-        slices = call.resume(newest.preamble + newest.slices if newest else [])
+        slices = call.resume([*newest.preamble, *newest.slices] if newest else [])
         reading = await read(slices, state.threads, self._preambles, self._parse)
         conversation = await self._adopt(caller, state, reading, key.source)
         conversation.shown = key.value if key.source == "header" else None
@@ -279,6 +279,6 @@ def _match(reading: Reading, whole: bool, fresh_state: bool) -> HistoryMatch:
 
 def _links(secret: bytes, reading: Reading) -> list[bytes]:
     base = reading.base
-    known = base.links[: reading.common] if base is not None else []
+    known = list(base.links[: reading.common]) if base is not None else []
     messages: list[Message] = list(reading.messages())
     return known + identity.chain(secret, (m.digest for m in messages[len(known) :]), known[-1] if known else None)

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 
 from transom.policies.history import History
 from transom.policies.items import Message
-from transom.policies.view import Recalled, View
+from transom.policies.view import WHOLE, Recalled, View
 from transom.storage.identity import chain
 from transom.storage.rows import BaselineRow, SummaryRow
 
@@ -32,13 +32,13 @@ class Thread:
 
     history: History = field(default_factory=lambda: History(()))
     slices: list[bytes] = field(default_factory=list)
-    preamble: list[bytes] = field(default_factory=list)  # the newest request's preamble, raw
+    preamble: Sequence[bytes] = ()  # the newest request's preamble, raw
     ids: list[bytes] = field(default_factory=list)
-    links: list[bytes] = field(default_factory=list)  # keyless sessions only: see storage.identity.link
+    links: Sequence[bytes] = ()  # keyless sessions only: see storage.identity.link
     stored: int = 0  # how many leading messages are stored, or handed to the writer
     users: int = 0  # requests under way that hold positions of this thread: it must not grow under them
     sent: "Sent | None" = None
-    rehearsed: View = field(default_factory=View)  # what an audit, or the control group, would have sent
+    rehearsed: View = WHOLE  # what an audit, or the control group, would have sent
     recalled: tuple[bytes, Recalled | None] | None = None  # the newest user message's id, and what came back for it
 
     def common(self, slices: Sequence[bytes]) -> int:
@@ -56,7 +56,7 @@ class Thread:
         return Thread(
             History((), self.history.messages[:length]),
             self.slices[:length],
-            [],
+            (),
             self.ids[:length],
             self.links[:length],
             min(self.stored, length),
@@ -98,19 +98,23 @@ class Sent:
 
 @dataclass(slots=True, eq=False)
 class SessionState:
-    """What is remembered of one session in memory: bounded, and nothing that the database does not know better."""
+    """What is remembered of one session in memory: bounded, and nothing that the database does not know better.
+
+    There may be 100,000 of them at hand, most at rest: what is mostly empty is an empty tuple, or a dict, which costs
+    the garbage collector nothing.
+    """
 
     id: bytes
     secret: bytes
     threads: list[Thread] = field(default_factory=list)  # the most recently used last
-    known_preambles: set[bytes] = field(default_factory=set)  # hashes that are stored, or handed to the writer
-    baselines: list[BaselineRow] = field(default_factory=list)  # the deepest first
+    known_preambles: dict[bytes, None] = field(default_factory=dict)  # hashes that are stored, or handed to the writer
+    baselines: Sequence[BaselineRow] = ()  # the deepest first
     summaries: dict[bytes, SummaryRow] = field(default_factory=dict)
-    steps: OrderedDict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=OrderedDict)
+    steps: dict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=dict)  # the newest last
     loaded: bool = False
     failing: bool = False  # whether the newest write of this session failed
     written: bool = False  # whether the session's own row is stored, or handed to the writer
-    roots: set[tuple[bytes, int]] = field(default_factory=set)
+    roots: frozenset[tuple[bytes, int]] = frozenset()
     # Summaries that are not in the database yet, each with its baseline: what is stored may refer to them.
     unstored: dict[bytes, tuple[SummaryRow, BaselineRow]] = field(default_factory=dict)
     breakers: dict[bytes, "Breaker"] = field(default_factory=dict)  # by the thread's first message
@@ -121,15 +125,14 @@ class SessionState:
         """Keep a baseline, deepest first; of equals the first writer wins."""
         key = (row.at, row.kind, row.policy, row.summary)
         if not any((b.at, b.kind, b.policy, b.summary) == key for b in self.baselines):
-            self.baselines.append(row)
-            self.baselines.sort(key=lambda b: -b.position)
+            self.baselines = sorted((*self.baselines, row), key=lambda b: -b.position)
 
     def remember_step(self, key: tuple[bytes, bytes, bytes], recipe: bytes) -> None:
         """Keep the newest steps for retries."""
+        self.steps.pop(key, None)
         self.steps[key] = recipe
-        self.steps.move_to_end(key)
         while len(self.steps) > STEPS_PER_SESSION:
-            self.steps.popitem(last=False)
+            del self.steps[next(iter(self.steps))]
 
 
 class Preambles:
@@ -219,7 +222,7 @@ def adopt(state: SessionState, reading: Reading) -> Thread:
         state.threads.remove(base)
     else:
         thread = base.fork(reading.common)
-    thread.preamble = list(reading.slices[: len(reading.preamble)])
+    thread.preamble = tuple(reading.slices[: len(reading.preamble)])
     thread.extend(reading.rest[reading.common :], reading.fresh)
     thread.identify(state.secret)
     state.threads.append(thread)
@@ -276,7 +279,7 @@ class HistoryCache:
     def index_root(self, scope: bytes, state: SessionState, thread: Thread) -> None:
         """Make a keyless session findable by its first message."""
         root = (scope, hash(thread.slices[0]))
-        state.roots.add(root)
+        state.roots |= {root}
         known = self._roots.setdefault(root, OrderedDict())
         known[state.id] = None
         known.move_to_end(state.id)

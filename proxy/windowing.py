@@ -16,7 +16,7 @@ from transom.policies.options import SUMMARIZING, Policy
 from transom.policies.protection import Protection, settled
 from transom.policies.trimmer import Trimmer, TrimRequest
 from transom.policies.truncate import Truncate
-from transom.policies.view import Size, Summary, View
+from transom.policies.view import WHOLE, Size, Summary, View
 from transom.proxy import recipes
 from transom.proxy.budgets import ledger_allowance, summary_allowance
 from transom.proxy.folding import Background, Folding, Rehearsal, Summaries, as_summary
@@ -110,7 +110,7 @@ class Windowing:
     async def rehearse(self, request: Pass) -> Decision:
         """Return what would be sent if the policy were enforced; no model is called and nothing is recorded."""
         thread = request.thread
-        view = thread.rehearsed if thread.rehearsed.reach <= len(request.history) else View()
+        view = thread.rehearsed if thread.rehearsed.reach <= len(request.history) else WHOLE
         decision = Decision(view, before(request), view.size(request.history), [])
 
         def keep(_request: Pass, made: Decision) -> None:
@@ -143,7 +143,7 @@ class Windowing:
 
         What the client broke since is left out, once something has been removed at all.
         """
-        view, newest = View(), -1
+        view, newest = WHOLE, -1
         for row in request.state.baselines:  # the deepest first
             if row.position >= len(request.history) or request.thread.ids[row.position] != row.at:
                 continue

@@ -44,7 +44,7 @@ def unprotected(spared: Callable[[Protection, Group], bool]) -> Callable[[Protec
 
 def results_not_joined(patch: Patch) -> None:
     def append(self: Outline, position: int, call_id: str) -> None:
-        self._orphans.append(position)
+        self._orphans[position] = None
         self._start("orphan", position)
 
     patch(Outline, "_append_result", append)

@@ -154,6 +154,7 @@ async def test_a_warning_waits_for_nothing_and_overtakes_nothing(stream: io.Stri
 
 def test_what_a_loop_left_behind_is_written_with_the_next_line(stream: io.StringIO) -> None:
     logs.configure("json", stream=stream)
+
     async def leave() -> None:
         structlog.get_logger().info("one")
 
