@@ -49,7 +49,7 @@ def is_number(text: str) -> bool:
 
 def identifiers(text: str) -> Iterator[str]:
     """Yield the distinct identifiers of a text in the order they appear, long numbers and dates after all others."""
-    words = dict.fromkeys(w.lstrip(_BEFORE).rstrip(_BEHIND) for w in _WORD.findall(text))
+    words = dict.fromkeys(w.lstrip(_BEFORE).rstrip(_BEHIND) for w in _WORD.findall(text) if not w.isalpha())
     fitting = [w for w in words if SHORTEST <= len(w) <= LONGEST and _TELLING.search(w)]
     yield from (w for w in fitting if is_code(w))
     yield from (w for w in fitting if is_number(w))
