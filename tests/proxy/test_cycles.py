@@ -1,0 +1,77 @@
+"""A request that has ended is gone: reference counts free all of it, and the garbage collector has nothing to find."""
+
+import asyncio
+import gc
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from starlette.types import Message, Scope
+
+from transom.proxy import app, chat
+from transom.proxy.config.load import from_mapping
+from transom.proxy.config.watch import LiveSettings
+from transom.proxy.drain import Drain
+
+
+@pytest.fixture
+def transom(tmp_path: Path) -> app.Transom:
+    storage = {"url": f"sqlite+aiosqlite:///{tmp_path}/t.db"}
+    models = [{"model_name": "demo", "litellm_params": {"model": "transom/demo"}}]
+    return app.build(LiveSettings(lambda: from_mapping({"storage": storage, "model_list": models})), Drain())
+
+
+@pytest.fixture
+def _uncollected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    yield
+    gc.enable()
+
+
+async def ask(transom: app.Transom, session: str, *, stream: bool) -> list[Message]:
+    """Send one request as a server would."""
+    said = [{"role": "user", "content": f"How is the weather in {session}?"}]
+    body = json.dumps({"model": "demo", "messages": said, "stream": stream}).encode()
+    incoming = [{"type": "http.request", "body": body, "more_body": False}]
+    sent: list[Message] = []
+
+    async def receive() -> Message:
+        if incoming:
+            return incoming.pop()
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def send(message: Message) -> None:
+        sent.append(message)
+
+    scope: Scope = {
+        "type": "http",
+        "method": "POST",
+        "path": app.CHAT,
+        "query_string": b"",
+        "client": ("127.0.0.1", 1),
+        "headers": [(b"host", b"127.0.0.1"), (b"x-session-id", session.encode())],
+    }
+    await asyncio.create_task(transom.app(scope, receive, send))  # type: ignore[arg-type]
+    return sent
+
+
+@pytest.mark.usefixtures("_uncollected")
+@pytest.mark.parametrize("stream", [False, True])
+@pytest.mark.parametrize("watched", [False, True])
+async def test_a_request_leaves_no_cycle(
+    transom: app.Transom, monkeypatch: pytest.MonkeyPatch, stream: bool, watched: bool
+) -> None:
+    if watched:
+        monkeypatch.setattr(chat, "WATCH_AFTER_S", 0)
+    for number in range(3):  # what is made once
+        await ask(transom, f"warm-{number}", stream=stream)
+    await asyncio.sleep(0.1)
+    gc.collect()
+    for number in range(10):
+        assert (await ask(transom, f"town-{number}", stream=stream))[0]["status"] == 200
+    await asyncio.sleep(0.1)
+    assert gc.collect() == 0
+    await transom.store.close()
