@@ -202,7 +202,7 @@ class TenantLimits(Section):
     in_flight: int | None = Field(
         default=None,
         ge=1,
-        description="Most requests at once; null: only the proxy's own limit.",
+        description="Most requests at once in each process, else 429; null: only the proxy's own limit.",
         json_schema_extra=REQUESTS,
     )
     summary_tokens_per_day: int | None = Field(
@@ -235,7 +235,8 @@ class TenantEntry(Section):
     )
     relay: Literal["stateless", "none", "all"] | tuple[str, ...] = Field(
         default="stateless",
-        description="Other endpoints that are relayed: those that keep nothing, none, all, or a list of paths.",
+        description="Other endpoints that are relayed: those that keep nothing, none, all, or also the paths of a list "
+        "(`files` is all that is below it, too).",
     )
     store: Literal["full", "summaries", "none"] = Field(
         default="full", description="What is stored: everything; ids, counts, cuts and summaries without text; nothing."
