@@ -15,6 +15,7 @@ from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from transom.middleware.access_log import AccessLog
+from transom.middleware.cors import Cors
 from transom.middleware.limits import InFlight, Limits, Reason
 from transom.middleware.request_id import RequestId
 from transom.policies.items import Message
@@ -114,7 +115,8 @@ class Transom:
         rest = self._rest(with_admin=config.server.admin_port is None)
         # What a request passes, the outermost last.
         bounded = Limits(Front(self._chat_endpoint, rest), self._in_flight, self._refuse)
-        self.app = _logged(bounded)
+        self._cors = Cors(bounded, config.server.cors_origins)
+        self.app = _logged(self._cors)
         self.admin_app = _logged(self._admin_site()) if config.server.admin_port is not None else None
 
     def _reloaded(self, outcome: Outcome) -> None:
@@ -124,6 +126,7 @@ class Transom:
         self._direct.limit(_deadlines(config))
         self._in_flight.max_requests = config.limits.in_flight
         self._in_flight.max_bytes = config.limits.in_flight_bytes
+        self._cors.allow(config.server.cors_origins)
 
     # ------------------------------------------------------------------ the parts
     def _settings(self) -> Settings:

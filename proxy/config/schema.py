@@ -94,7 +94,9 @@ class Server(Section):
     drain_s: Annotated[float, Field(ge=0, json_schema_extra=SECONDS)] = Field(
         default=30, description="How long open requests may go on after SIGTERM."
     )
-    cors_origins: tuple[str, ...] = Field(default=(), description="Origins of web pages that may call the proxy.")
+    cors_origins: tuple[str, ...] = Field(
+        default=(), description='Origins of web pages that may call the proxy, e.g. `https://chat.example`; `"*"`: any.'
+    )
 
 
 class Storage(Section):
