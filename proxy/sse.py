@@ -63,6 +63,15 @@ class SseSplitter:
         """Return what has come of an event that is not complete; at the end of a stream its cut-off tail."""
         return bytes(self._pending)
 
+    def ended(self) -> bytes:
+        """Return the rest at the end of a stream as a whole event: with the blank line, should it have been cut off."""
+        rest = self.rest
+        if b"".join(events(rest)) == rest:
+            return rest
+        if rest.endswith(b"\r"):
+            return rest + b"\r"
+        return rest + (b"\n" if rest.endswith(b"\n") else b"\n\n")
+
 
 def _last_end(buffer: bytearray, start: int) -> int:
     """Return where the last complete event of the buffer ends, looking from `start` on; 0 if there is none."""

@@ -48,11 +48,12 @@ class StreamReader:
     """Follow a stream and tell what has been seen of it so far.
 
     `malformed_seen`: an event was not a JSON object. `error_seen`: the upstream reported an error in the stream.
-    `content_seen`: there was text, or a refusal, for the reader. `done_seen`: `[DONE]` came.
+    `content_seen`: there was text, or a refusal, for the reader. `done_seen`: `[DONE]` came. `finishes`: the number of
+    choices that have ended.
     """
 
     def __init__(self) -> None:
-        self.finish_seen = False
+        self.finishes = 0
         self.tool_call_seen = False
         self.content_seen = False
         self.error_seen = False
@@ -150,7 +151,7 @@ class StreamReader:
                 self.tool_call_seen = True
         finish = delta.get("finish_reason")
         if finish is not None:
-            self.finish_seen = True
+            self.finishes += choice.finish is None
             choice.finish = finish if isinstance(finish, str) else quote(finish).decode()
 
 
