@@ -63,9 +63,11 @@ class StreamReader:
         self._usage: Usage | None = None
         self._choices: dict[int, _Choice] = {}
         self._halves = False
+        self._reply: Reply | None = None  # what has come so far, once somebody has asked for it
 
     def feed_block(self, block: bytes) -> None:
         """Take whole events as they stand in the stream, usually all of one network chunk."""
+        self._reply = None
         if block.startswith(b"data: {"):
             rest = block.removesuffix(_DONE_EVENT)
             try:
@@ -83,6 +85,7 @@ class StreamReader:
 
     def feed(self, event_payload: bytes) -> None:
         """Take the data of one event; that of a comment, which is empty, is ignored."""
+        self._reply = None
         if not event_payload:
             return
         if event_payload.strip() == _DONE:
@@ -100,6 +103,11 @@ class StreamReader:
 
     def reply(self) -> Reply:
         """Return what has come so far."""
+        if self._reply is None:
+            self._reply = self._collected()
+        return self._reply
+
+    def _collected(self) -> Reply:
         choices = [self._choices[index] for index in sorted(self._choices)]
         messages = [_encoded(choice.message(), self._halves) for choice in choices]
         ended = self.done_seen or (bool(choices) and all(choice.finish is not None for choice in choices))

@@ -50,7 +50,7 @@ Part = bytes | Gate | Abort
 class Answer:
     """One answer: its parts are written one by one, and each is on the wire before the next is begun."""
 
-    parts: Sequence[Part] = ()
+    parts: Iterable[Part] = ()
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
     before: Gate | None = None  # passed before the headers go out

@@ -378,24 +378,49 @@ def test_an_upstream_that_hangs(serve: Serve, upstream: FakeUpstream, begun: boo
     never.open()
 
 
+SPEECH = b"""POST /v1/audio/speech HTTP/1.1\r
+Host: localhost\r
+Authorization: Bearer key-of-acme\r
+Content-Length: 17\r
+\r
+{"model":"plain"}"""
+
+
 @pytest.mark.parametrize("begun", [False, True])
 def test_a_client_that_leaves_ends_the_call(relaying: Proxy, upstream: FakeUpstream, begun: bool) -> None:
     never = Gate()
     kind = {"content-type": "audio/mpeg"}
     upstream.at("audio/speech", Answer([b"x", never], headers=kind, before=None if begun else never))
-    body = b'{"model":"plain"}'
-    head = (
-        f"POST /v1/audio/speech HTTP/1.1\r\nHost: a\r\nAuthorization: Bearer key-of-acme\r\nContent-Length: {len(body)}"
-    )
     with closing(socket.create_connection(("127.0.0.1", relaying.port), timeout=60)) as connection:
-        connection.sendall(head.encode() + b"\r\n\r\n" + body)
+        connection.sendall(SPEECH)
         until(lambda: upstream.received)
         if begun:
             assert connection.recv(12) == b"HTTP/1.1 200"
-    until(upstream.received[0].gone.is_set)
+    until(upstream.received[0].gone.is_set, 60)
     assert relaying.transom is not None
     in_flight = relaying.transom._in_flight
     until(lambda: (in_flight.requests, in_flight.bytes) == (0, 0))
+
+
+def test_a_client_that_does_not_read_holds_the_upstream_back(relaying: Proxy, upstream: FakeUpstream) -> None:
+    taken = [0]
+
+    def pieces() -> Iterator[bytes]:
+        for _ in range(300):
+            taken[0] += 1
+            yield b"x" * 1_000_000
+
+    def stands_still() -> bool:
+        before = taken[0]
+        time.sleep(0.3)
+        return 0 < before == taken[0]
+
+    upstream.at("audio/speech", Answer(pieces(), headers={"content-type": "audio/mpeg"}))
+    with closing(socket.create_connection(("127.0.0.1", relaying.port), timeout=60)) as connection:
+        connection.sendall(SPEECH)
+        until(stands_still, 60)
+        assert taken[0] < 100  # what lies in the sockets' own buffers
+    until(upstream.received[0].gone.is_set, 60)
 
 
 def test_a_server_that_ends_says_so(serve: Serve, upstream: FakeUpstream) -> None:
