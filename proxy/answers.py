@@ -45,12 +45,17 @@ class Answer:
             start = {"type": "http.response.start", "status": 200, "headers": [*STREAM_HEADERS, *headers]}
             await self._send(start)
 
+    async def begin(self, status: int, headers: Headers) -> None:
+        """Begin an answer of any other kind, of unknown length; an error can then only cut it off."""
+        self.started, self.status = True, status
+        await self._send({"type": "http.response.start", "status": status, "headers": [*headers]})
+
     async def part(self, block: bytes) -> None:
-        """Send a part of the stream."""
+        """Send a part of what has begun."""
         await self._send({"type": "http.response.body", "body": block, "more_body": True})
 
     async def close(self, block: bytes = b"") -> None:
-        """End the stream."""
+        """End what has begun."""
         self.complete = True
         await self._send({"type": "http.response.body", "body": block})
 

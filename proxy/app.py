@@ -11,12 +11,11 @@ from dataclasses import replace
 import structlog
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
-from starlette.responses import Response
 from starlette.routing import Route
 from starlette.types import ASGIApp, Receive, Scope, Send
 
 from transom.middleware.access_log import AccessLog
+from transom.middleware.cors import Cors
 from transom.middleware.limits import InFlight, Limits, Reason
 from transom.middleware.request_id import RequestId
 from transom.policies.items import Message
@@ -35,13 +34,16 @@ from transom.proxy.drain import Drain
 from transom.proxy.endpoints.answer import on_error, on_http_error
 from transom.proxy.endpoints.health import Health
 from transom.proxy.endpoints.models import Models
-from transom.proxy.errors import EndpointNotAllowed, NotWindowed, Overloaded, ShuttingDown, TransomError
+from transom.proxy.endpoints.permission import STATELESS
+from transom.proxy.endpoints.relayed import RelayedEndpoints
+from transom.proxy.errors import Overloaded, ShuttingDown, TransomError
 from transom.proxy.factors import Factors
 from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
 from transom.proxy.overflow import LearnedWindows
 from transom.proxy.passes import Pass
 from transom.proxy.preparation import Preparation
+from transom.proxy.rates import TenantRequests
 from transom.proxy.recorder import Recorder
 from transom.proxy.sessions import Links, Sessions
 from transom.proxy.summaries import Summariser, Tools
@@ -104,10 +106,18 @@ class Transom:
         self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
         self._recorder = Recorder(self.store, self._links, self._parse, self.metrics)
         self._upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
-        self._chat_endpoint = self._chat(shared=self._shared)
+        self._tenant_requests = TenantRequests()
+        upstream_of = UpstreamOf(self._upstreams)
+        self._chat_endpoint = self._chat(upstream_of, shared=self._shared)
+        self._relayed = RelayedEndpoints(
+            self._settings, upstream_of, self.metrics, self._tenant_requests, drain.expired
+        )
         rest = self._rest(with_admin=config.server.admin_port is None)
-        self.app = self._layers(Front(self._chat_endpoint, rest))
-        self.admin_app = self._layers(self._admin_site()) if config.server.admin_port is not None else None
+        # What a request passes, the outermost last.
+        bounded = Limits(Front(self._chat_endpoint, rest), self._in_flight, self._refuse)
+        self._cors = Cors(bounded, config.server.cors_origins)
+        self.app = _logged(self._cors)
+        self.admin_app = _logged(self._admin_site()) if config.server.admin_port is not None else None
 
     def _reloaded(self, outcome: Outcome) -> None:
         """Count a reload, and hold what comes from now on to the new limits."""
@@ -116,6 +126,7 @@ class Transom:
         self._direct.limit(_deadlines(config))
         self._in_flight.max_requests = config.limits.in_flight
         self._in_flight.max_bytes = config.limits.in_flight_bytes
+        self._cors.allow(config.server.cors_origins)
 
     # ------------------------------------------------------------------ the parts
     def _settings(self) -> Settings:
@@ -124,12 +135,11 @@ class Transom:
     async def _parse(self, slices: Sequence[bytes], start: int) -> list[Message]:
         return await read_messages_off_loop(slices, self._tokenizer, start)
 
-    def _chat(self, *, shared: bool) -> ChatEndpoint:
-        upstream_of = UpstreamOf(self._upstreams)
+    def _chat(self, upstream_of: UpstreamOf, *, shared: bool) -> ChatEndpoint:
         recorder = self._recorder
         calls = SummaryCalls(upstream_of, self.metrics)
         count = self._tokenizer.count
-        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary)
+        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary, calls.affordable)
         if shared:
             tools = replace(tools, lease=self._lease, release=self._release, stored=self._stored_summary)
         self._summariser = Summariser(tools, self.metrics)
@@ -151,6 +161,7 @@ class Transom:
             windows=windows,
             counter=self._tokenizer,
             metrics=self.metrics,
+            requests=self._tenant_requests,
         )
         courier = Courier(
             attempts=Attempts(upstream_of, self.metrics),
@@ -200,12 +211,6 @@ class Transom:
         self._links.forget(session)
 
     # ------------------------------------------------------------------ the sites
-    def _layers(self, site: ASGIApp) -> ASGIApp:
-        """Wrap a site in what every request passes, the outermost last."""
-        layered: ASGIApp = Limits(site, self._in_flight, self._refuse)
-        layered = AccessLog(layered, QUIET)
-        return RequestId(layered)
-
     async def _refuse(self, _scope: Scope, _receive: Receive, send: Send, reason: Reason) -> None:
         error: TransomError = ShuttingDown() if reason == "draining" else Overloaded()
         await Answer(send).error(error)
@@ -215,8 +220,7 @@ class Transom:
         routes = [
             Route("/v1/models", models.list),
             Route("/v1/models/{name:path}", models.one),
-            *(Route(path, not_windowed, methods=["POST"]) for path in ("/v1/responses", "/v1/messages")),
-            Route("/v1/{path:path}", not_allowed, methods=["GET", "POST", "PUT", "PATCH", "DELETE"]),
+            *(Route(f"/v1/{path}", self._relayed) for path in (*STATELESS, "{path:path}")),
             Route("/healthz", health.alive),
             Route("/readyz", health.ready),
         ]
@@ -250,7 +254,8 @@ class Transom:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         stop = asyncio.Event()
-        work = (watch(self._live, stop), self._upkeep.run(stop), self._settle_metrics(), self._chat_endpoint.expire())
+        expiring = (self._chat_endpoint.expire(), self._relayed.expire())
+        work = (watch(self._live, stop), self._upkeep.run(stop), self._settle_metrics(), *expiring)
         tasks = [asyncio.create_task(one) for one in work]
         try:
             yield
@@ -265,6 +270,11 @@ class Transom:
                 with suppress(Exception):
                     await upstream.aclose()
             await self.store.close()
+
+
+def _logged(site: ASGIApp) -> ASGIApp:
+    """Give every request of a site its id and its line in the log."""
+    return RequestId(AccessLog(site, QUIET))
 
 
 def _deadlines(config: Config) -> Deadlines:
@@ -289,13 +299,3 @@ def load_trimmer(name: str) -> object:
     """Import `package.module:Class` and make one."""
     module, _, attribute = name.partition(":")
     return getattr(importlib.import_module(module), attribute)()
-
-
-async def not_windowed(_request: Request) -> Response:
-    """Refuse an endpoint whose conversations would pass without a window."""
-    raise NotWindowed
-
-
-async def not_allowed(_request: Request) -> Response:
-    """Refuse an endpoint that is not relayed."""
-    raise EndpointNotAllowed

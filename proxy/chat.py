@@ -117,6 +117,7 @@ class ChatRequest:
             self._endpoint.serving.discard(task)
             if self._delivery is not None:
                 self._delivery.release()
+            self._endpoint.preparation.requests.end(self._scope["state"])
             self._measure()
 
     async def _body(self) -> bytes:

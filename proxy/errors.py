@@ -17,9 +17,12 @@ The tree, split by whose fault it is:
     │   ├── ModelNotFound                404  model_not_found
     │   ├── SessionNotFound              404  session_not_found
     │   ├── NotWindowed                  404  not_windowed
+    │   ├── UnknownUrl                   404  unknown_url
+    │   ├── MethodNotAllowed             405  method_not_allowed
     │   ├── SessionConflict              409  session_conflict
     │   ├── BodyTooLarge                 413  body_too_large
-    │   └── UnsupportedEncoding          415  unsupported_encoding
+    │   ├── UnsupportedEncoding          415  unsupported_encoding
+    │   └── RateLimited                  429  rate_limit_exceeded
     ├── UpstreamError                    the model's server did not give a usable answer
     │   ├── UpstreamUnreachable          502  upstream_unreachable
     │   ├── UpstreamTimeout              504  upstream_timeout
@@ -48,11 +51,13 @@ __all__ = [
     "EndpointNotAllowed",
     "InvalidApiKey",
     "InvalidSessionId",
+    "MethodNotAllowed",
     "ModelNotAllowed",
     "ModelNotFound",
     "NotWindowed",
     "Overloaded",
     "OverrideNotAllowed",
+    "RateLimited",
     "ServiceError",
     "SessionConflict",
     "SessionNotFound",
@@ -61,6 +66,7 @@ __all__ = [
     "StorageUnavailable",
     "ToolCallLimitExceeded",
     "TransomError",
+    "UnknownUrl",
     "UnsupportedEncoding",
     "UpstreamAuth",
     "UpstreamBadResponse",
@@ -199,6 +205,22 @@ class NotWindowed(ClientError):
     sentence = "This endpoint is not windowed; switch the client to /v1/chat/completions."
 
 
+class UnknownUrl(ClientError):
+    """Raise where no endpoint is."""
+
+    status = 404
+    code = "unknown_url"
+    sentence = "There is no such endpoint."
+
+
+class MethodNotAllowed(ClientError):
+    """Raise where an endpoint is that does not take the request's method."""
+
+    status = 405
+    code = "method_not_allowed"
+    sentence = "This endpoint does not take this method."
+
+
 class SessionConflict(ClientError):
     """Raise when a delta does not continue any thread of its session; the same delta would conflict again."""
 
@@ -222,6 +244,16 @@ class UnsupportedEncoding(ClientError):
     status = 415
     code = "unsupported_encoding"
     sentence = "Compressed request bodies are not accepted; send the body without Content-Encoding."
+
+
+class RateLimited(ClientError):
+    """Raise when a tenant has as many requests under way as its `limits.in_flight` allows."""
+
+    status = 429
+    code = "rate_limit_exceeded"
+    type = "requests"  # as OpenAI names the limit that was reached
+    sentence = "Too many requests of this key are in flight."
+    answer_headers: ClassVar[Mapping[str, str]] = {"retry-after": "1"}
 
 
 class UpstreamError(TransomError):

@@ -22,6 +22,7 @@ from transom.proxy.metrics import Metrics
 from transom.proxy.modes import mode_of, overridden_route
 from transom.proxy.overflow import LearnedWindows
 from transom.proxy.passes import Decision, Pass, stable_tokens
+from transom.proxy.rates import TenantRequests
 from transom.proxy.sessions import Caller, Conversation, Sessions, named_user, session_key
 from transom.proxy.threads import Sent
 from transom.proxy.tokens import Counter
@@ -44,6 +45,7 @@ class Preparation:
     windows: LearnedWindows
     counter: Counter
     metrics: Metrics
+    requests: TenantRequests
 
     async def exchange(self, scope: Scope, body: bytes, started: float) -> Exchange:
         """Return the exchange a body asks for, its conversation opened and its budget known.
@@ -53,6 +55,7 @@ class Preparation:
         settings = self.settings()
         headers = dict(scope["headers"])
         tenant, bearer = identify(scope, settings, headers)
+        self.requests.begin(tenant, scope["state"])
         call = await parse_call_off_loop(body)
         limit = settings.config.limits.messages
         if len(call.slices) > limit:

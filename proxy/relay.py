@@ -3,7 +3,7 @@
 from dataclasses import dataclass, replace
 
 from transom.policies.tool_limit import GAVE_UP
-from transom.proxy.errors import UpstreamBadResponse
+from transom.proxy.errors import UpstreamBadResponse, UpstreamBroken
 from transom.proxy.exchange import Exchange
 from transom.proxy.sse import SseSplitter
 from transom.proxy.upstream.base import UpstreamReply
@@ -13,7 +13,8 @@ from transom.proxy.wire.messages import fragments
 from transom.proxy.wire.reply import Reply, parse_reply
 from transom.proxy.wire.stream import StreamReader
 
-MOST_BYTES = 256 * 1024 * 1024
+MOST_BYTES = 256 * 1024 * 1024  # of one answer, however it comes
+TOO_LARGE = "The model's server gave an answer that is too large."
 
 
 class OutOfTools(Exception):
@@ -44,15 +45,21 @@ async def read_whole(reply: UpstreamReply, exchange: Exchange) -> Whole:
 
 
 async def _from_stream(reply: UpstreamReply, model: str) -> Whole:
-    splitter, reader = SseSplitter(), StreamReader()
+    splitter, reader, spoken, size = SseSplitter(), StreamReader(), convert.Spoken(), 0
     async for chunk in reply.chunks():
-        block = splitter.feed(chunk)
-        if block:
+        size += len(chunk)
+        if size > MOST_BYTES:
+            raise UpstreamBroken("too_large", TOO_LARGE)
+        if block := splitter.feed(chunk):
             reader.feed_block(block)
+            spoken.take(block)
+    rest = splitter.ended()
+    reader.feed_block(rest)
+    spoken.take(rest)
     found = reader.reply()
     if not found.complete or not found.messages:
         raise UpstreamBadResponse
-    return Whole(convert.completion(found, model), found)
+    return Whole(convert.completion(found, model, spoken), found)
 
 
 def _within_cap(whole: Whole) -> Whole:

@@ -63,6 +63,15 @@ class SseSplitter:
         """Return what has come of an event that is not complete; at the end of a stream its cut-off tail."""
         return bytes(self._pending)
 
+    def ended(self) -> bytes:
+        """Return the rest at the end of a stream as a whole event: with the blank line, should it have been cut off."""
+        rest = self.rest
+        if b"".join(events(rest)) == rest:
+            return rest
+        if rest.endswith(b"\r"):
+            return rest + b"\r"
+        return rest + (b"\n" if rest.endswith(b"\n") else b"\n\n")
+
 
 def _last_end(buffer: bytearray, start: int) -> int:
     """Return where the last complete event of the buffer ends, looking from `start` on; 0 if there is none."""
@@ -85,6 +94,9 @@ def _last_end(buffer: bytearray, start: int) -> int:
 
 def events(block: bytes) -> list[bytes]:
     """Return the events of a block from `SseSplitter.feed`, each with its blank line, comments included."""
+    # Nearly all are like this, and split so in a third of the time, which counts where one holds megabytes.
+    if block.endswith(b"\n\n") and not (block.startswith(b"\n") or b"\r" in block or b"\n\n\n" in block):
+        return [event + b"\n\n" for event in block[:-2].split(b"\n\n")]
     return EVENT.findall(block)
 
 

@@ -3,7 +3,7 @@
 1. Whole events are passed on as soon as they are complete, in the upstream's own bytes.
 2. The extra usage event is dropped unless the client asked for it.
 3. From the event with the finish reason on, everything is held until the commit; then it goes out with `[DONE]`.
-   With several choices only the last block is held, since one may end long before another.
+   With several choices that is the last one's: one may end long before another.
 4. A stream that ends without finish reason and `[DONE]`, breaks, or reports an error is incomplete: an error event
    goes out, and no `[DONE]`.
 5. At the tool-call cap nothing goes out before the model says something; calls after that are taken out.
@@ -15,9 +15,9 @@ from collections.abc import AsyncIterator
 from contextlib import suppress
 
 from transom.proxy.answers import Answer
-from transom.proxy.errors import TransomError, UpstreamBadResponse
+from transom.proxy.errors import TransomError, UpstreamBadResponse, UpstreamBroken
 from transom.proxy.exchange import Exchange, Headers
-from transom.proxy.relay import OutOfTools
+from transom.proxy.relay import MOST_BYTES, TOO_LARGE, OutOfTools
 from transom.proxy.sse import SseSplitter, events, payload
 from transom.proxy.upstream.auth import redact_bytes
 from transom.proxy.upstream.base import UpstreamReply
@@ -56,14 +56,18 @@ class StreamRelay:
         Raises UpstreamError when the stream breaks or is no answer; OutOfTools at the cap.
         """
         self._chunks = aiter(reply.chunks())
+        size = 0
         while (chunk := await self._next()) is not None:
+            size += len(chunk)
+            if size > MOST_BYTES:
+                raise UpstreamBroken("too_large", TOO_LARGE)
             block = self._splitter.feed(chunk)
             if block:
                 await self._take(block)
             if self.reader.done_seen or self.reader.error_seen or self.reader.malformed_seen:
                 break
         if self._splitter.rest and not self.reader.done_seen:
-            await self._take(self._splitter.rest + b"\n\n")
+            await self._take(self._splitter.ended())
         self._check_end()
 
     async def _next(self) -> bytes | None:
@@ -108,7 +112,7 @@ class StreamRelay:
             self.first_token_s = self._exchange.elapsed()
         if self._drop_usage and NO_CHOICES.search(block):
             block = _without_usage(block)
-        ended = self.reader.finish_seen and self._exchange.call.n == 1
+        ended = self.reader.finishes >= self._exchange.call.n
         bad = self.reader.error_seen or self.reader.malformed_seen
         if ended or self.reader.done_seen or bad or self.held:
             self.held.append(block)

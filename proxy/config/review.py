@@ -162,6 +162,9 @@ def _about_access(settings: Settings) -> Iterator[str]:
     for tenant in settings.tenants.values():
         if not tenant.key_hashes and tenant is not settings.anonymous:
             yield f"tenant {tenant.name}: has no keys, so nobody can use it"
+        named = tenant.relay == "all" or not isinstance(tenant.relay, str)
+        if named and tenant.upstream_key == "config" and len(settings.tenants) > 1:
+            yield f"tenant {tenant.name}: relay lets it read and delete what other tenants keep at the same provider"
     if not settings.tenants:
         yield "tenants is empty, so nobody can use the proxy"
 

@@ -94,7 +94,9 @@ class Server(Section):
     drain_s: Annotated[float, Field(ge=0, json_schema_extra=SECONDS)] = Field(
         default=30, description="How long open requests may go on after SIGTERM."
     )
-    cors_origins: tuple[str, ...] = Field(default=(), description="Origins of web pages that may call the proxy.")
+    cors_origins: tuple[str, ...] = Field(
+        default=(), description='Origins of web pages that may call the proxy, e.g. `https://chat.example`; `"*"`: any.'
+    )
 
 
 class Storage(Section):
@@ -202,7 +204,7 @@ class TenantLimits(Section):
     in_flight: int | None = Field(
         default=None,
         ge=1,
-        description="Most requests at once; null: only the proxy's own limit.",
+        description="Most requests at once in each process, else 429; null: only the proxy's own limit.",
         json_schema_extra=REQUESTS,
     )
     summary_tokens_per_day: int | None = Field(
@@ -235,7 +237,8 @@ class TenantEntry(Section):
     )
     relay: Literal["stateless", "none", "all"] | tuple[str, ...] = Field(
         default="stateless",
-        description="Other endpoints that are relayed: those that keep nothing, none, all, or a list of paths.",
+        description="Other endpoints that are relayed: those that keep nothing, none, all, or also the paths of a list "
+        "(`files` is all that is below it, too).",
     )
     store: Literal["full", "summaries", "none"] = Field(
         default="full", description="What is stored: everything; ids, counts, cuts and summaries without text; nothing."

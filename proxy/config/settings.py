@@ -126,6 +126,14 @@ class Tenant:
             if name != ANY and self._policy_of(name) is not None:
                 yield name
 
+    def models_allowed(self) -> Iterator[Model]:
+        """Return the models this tenant may use, that of the entry `"*"` not among them."""
+        return (self.all_models[name] for name in self.model_names())
+
+    def unnamed_model(self) -> Model | None:
+        """Return where a request goes that names no model: the entry `"*"`, if this tenant may use it."""
+        return self.all_models.get(ANY) if self._policy_of(ANY) is not None else None
+
     def summary_route(self, route: Route) -> Model:
         """Return the model that writes a route's summaries: the policy's, else the request's own.
 

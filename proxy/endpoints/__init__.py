@@ -1,1 +1,1 @@
-"""The small endpoints beside chat completions: models, health, metrics, and what is refused with a sentence."""
+"""The endpoints beside chat completions: models, health, metrics, what is relayed, and what is refused."""

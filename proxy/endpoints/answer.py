@@ -5,7 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
-from transom.proxy.errors import TransomError, error_body
+from transom.proxy.errors import MethodNotAllowed, TransomError, UnknownUrl, error_body
 
 
 def json_response(value: object, status: int = 200) -> Response:
@@ -13,20 +13,12 @@ def json_response(value: object, status: int = 200) -> Response:
     return Response(msgspec.json.encode(value), status, media_type="application/json")
 
 
-async def on_http_error(_request: Request, error: Exception) -> Response:
+async def on_http_error(request: Request, error: Exception) -> Response:
     """Answer what no route takes, and a method that a route does not take, in OpenAI's shape."""
     if not isinstance(error, HTTPException):
         raise error
-    known = {404: "There is no such endpoint.", 405: "This endpoint does not take this method."}
-    fields = {
-        "message": known.get(error.status_code, error.detail),
-        "type": "invalid_request_error",
-        "param": None,
-        "code": "unknown_url" if error.status_code == 404 else "method_not_allowed",
-    }
-    return Response(
-        msgspec.json.encode({"error": fields}), error.status_code, error.headers, media_type="application/json"
-    )
+    kind = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownUrl
+    return await on_error(request, kind(headers=error.headers))
 
 
 async def on_error(_request: Request, error: Exception) -> Response:

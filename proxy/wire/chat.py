@@ -74,7 +74,7 @@ class ChatCall:
     def text(self, path: str) -> str | None:
         """Return the non-empty string at a dotted path such as `metadata.session_id`; anything else is None."""
         name, *rest = path.split(".")
-        found = _lenient(self.fields.get(name))
+        found = lenient(self.fields.get(name))
         for step in rest:
             found = found.get(step) if isinstance(found, dict) else None
         return found if isinstance(found, str) and found else None
@@ -88,18 +88,18 @@ def parse_call(body: bytes) -> ChatCall:
     Raises:
         BadRequest: not a JSON object in UTF-8, nested too deep, no `model`, or no `messages`.
     """
-    body, pairs = _split_body(body)
+    body, pairs = split_body(body)
     fields = dict(pairs)
     for name, value in fields.items():
         if name != "messages":
-            _check_field(name, value)
+            check_field(name, value)
     messages = fields.get("messages", b"")
     if not messages.startswith(b"[") or _EMPTY_ARRAY.match(messages):
         raise BadRequest("`messages` must be a non-empty array.", param="messages")
-    model = _lenient(fields.get("model"))
+    model = lenient(fields.get("model"))
     if not isinstance(model, str) or not model:
         raise BadRequest("`model` must be a non-empty string.", param="model")
-    options = _lenient(fields.get("stream_options"))
+    options = lenient(fields.get("stream_options"))
     tools = fields.get("tools", b"")
     return ChatCall(
         body=body,
@@ -172,7 +172,8 @@ def _with_usage(options: bytes) -> dict[str, bytes]:
     return {"stream_options": assemble(fields.items())}
 
 
-def _split_body(body: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
+def split_body(body: bytes) -> tuple[bytes, list[tuple[str, bytes]]]:
+    """Return a body, half surrogates replaced, and its raw fields in order; raises BadRequest as `parse_call` does."""
     try:
         try:
             return body, members(body)
@@ -199,7 +200,8 @@ def _malformed(body: bytes) -> str:
     return "The request body is not valid JSON."
 
 
-def _check_field(name: str, value: bytes) -> None:
+def check_field(name: str, value: bytes) -> None:
+    """Raise BadRequest for a field that is not UTF-8 or nests too deep."""
     if not is_utf8(value):
         raise BadRequest("The request body is not valid UTF-8.", param=name)
     if _nests_too_deep(value) if len(value) <= REMEMBERED_BYTES else is_deeper(value, FIELD_DEPTH):
@@ -215,7 +217,7 @@ def _too_deep(param: str) -> BadRequest:
     return BadRequest(f"The request body is nested deeper than {MAX_DEPTH} levels.", param=param)
 
 
-def _lenient(raw: bytes | None) -> Any:
+def lenient(raw: bytes | None) -> Any:
     """Decode a value that is not ours to judge; what cannot be represented is None."""
     if raw is None:
         return None
@@ -226,7 +228,7 @@ def _lenient(raw: bytes | None) -> Any:
 
 
 def _whole(raw: bytes | None) -> int | None:
-    number = _lenient(raw)
+    number = lenient(raw)
     if isinstance(number, bool) or not isinstance(number, int | float) or number < 1:
         return None
     return int(number)

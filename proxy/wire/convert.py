@@ -5,10 +5,12 @@ but the form of one event.
 """
 
 import time
+from contextlib import suppress
 from typing import Any
 
 import msgspec
 
+from transom.proxy.sse import events, payload
 from transom.proxy.wire.reply import Reply
 
 DONE = b"data: [DONE]\n\n"
@@ -39,17 +41,55 @@ def text_answer(model: str, text: str) -> bytes:
     return _encode(_head(None, model, "chat.completion") | {"choices": [choice]})
 
 
-def completion(reply: Reply, model: str) -> bytes:
+class Spoken:
+    """What a stream says besides its messages: the fields around its choices, and those beside their deltas."""
+
+    def __init__(self) -> None:
+        self.fields: dict[str, Any] = {}
+        self._choices: dict[int, dict[str, Any]] = {}
+
+    def take(self, block: bytes) -> None:
+        """Take whole events as they stand in the stream; what cannot be read holds nothing to keep."""
+        for one in events(block):
+            with suppress(msgspec.DecodeError, RecursionError):
+                self._take(_decode(payload(one), type=dict[str, Any]))
+
+    def choices(self) -> list[dict[str, Any]]:
+        """Return the further fields of each choice, in the order of their indexes."""
+        return [self._choices[index] for index in sorted(self._choices)]
+
+    def _take(self, chunk: dict[str, Any]) -> None:
+        for name, value in chunk.items():
+            if value is not None and name not in ("object", "choices"):
+                self.fields[name] = value
+        choices = chunk.get("choices")
+        for choice in choices if isinstance(choices, list) else ():
+            if isinstance(choice, dict):
+                index = choice.get("index")
+                known = self._choices.setdefault(index if isinstance(index, int) else 0, {})
+                for name, value in choice.items():
+                    if value is not None and name not in ("index", "delta", "finish_reason"):
+                        known[name] = _continued(known.get(name), value)
+
+
+def _continued(old: Any, new: Any) -> Any:
+    """Return a value with what comes after it: lists grow, also those of an object, as those of `logprobs` do."""
+    if isinstance(old, list) and isinstance(new, list):
+        old.extend(new)
+        return old
+    if isinstance(old, dict) and isinstance(new, dict):
+        return old | {name: _continued(old.get(name), value) for name, value in new.items()}
+    return new
+
+
+def completion(reply: Reply, model: str, spoken: Spoken) -> bytes:
     """Return the JSON answer that a stream amounts to, for a client that did not ask for a stream."""
-    choices = [
-        {"index": index, "message": _decode(message), "logprobs": None, "finish_reason": finish or "stop"}
-        for index, (message, finish) in enumerate(zip(reply.messages, reply.finish, strict=True))
-    ]
-    answer = _head(reply.id, model, "chat.completion") | {"choices": choices}
-    if reply.usage is not None:
-        prompt, done = reply.usage.prompt, reply.usage.completion
-        answer["usage"] = {"prompt_tokens": prompt, "completion_tokens": done, "total_tokens": prompt + done}
-    return _encode(answer)
+    choices = []
+    for index, (message, finish) in enumerate(zip(reply.messages, reply.finish, strict=True)):
+        more = dict(enumerate(spoken.choices())).get(index, {})
+        choice = {"index": index, "message": _decode(message), "logprobs": None, "finish_reason": finish or "stop"}
+        choices.append(choice | more)
+    return _encode(_head(reply.id, model, "chat.completion") | spoken.fields | {"choices": choices})
 
 
 def as_stream(body: bytes, *, include_usage: bool) -> list[bytes]:
@@ -63,7 +103,8 @@ def as_stream(body: bytes, *, include_usage: bool) -> list[bytes]:
         delta = dict(choice["message"])
         if isinstance(delta.get("tool_calls"), list):
             delta["tool_calls"] = [{"index": place, **call} for place, call in enumerate(delta["tool_calls"])]
-        found.append(event(head | {"choices": [{"index": index, "delta": delta, "finish_reason": None}]}))
+        more = {k: v for k, v in choice.items() if k not in ("index", "message", "finish_reason")}
+        found.append(event(head | {"choices": [{"index": index, "delta": delta, **more, "finish_reason": None}]}))
         end = {"index": index, "delta": {}, "finish_reason": choice.get("finish_reason") or "stop"}
         found.append(event(head | {"choices": [end]}))
     if include_usage and answer.get("usage") is not None:

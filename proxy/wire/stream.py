@@ -48,11 +48,12 @@ class StreamReader:
     """Follow a stream and tell what has been seen of it so far.
 
     `malformed_seen`: an event was not a JSON object. `error_seen`: the upstream reported an error in the stream.
-    `content_seen`: there was text, or a refusal, for the reader. `done_seen`: `[DONE]` came.
+    `content_seen`: there was text, or a refusal, for the reader. `done_seen`: `[DONE]` came. `finishes`: the number of
+    choices that have ended.
     """
 
     def __init__(self) -> None:
-        self.finish_seen = False
+        self.finishes = 0
         self.tool_call_seen = False
         self.content_seen = False
         self.error_seen = False
@@ -62,9 +63,11 @@ class StreamReader:
         self._usage: Usage | None = None
         self._choices: dict[int, _Choice] = {}
         self._halves = False
+        self._reply: Reply | None = None  # what has come so far, once somebody has asked for it
 
     def feed_block(self, block: bytes) -> None:
         """Take whole events as they stand in the stream, usually all of one network chunk."""
+        self._reply = None
         if block.startswith(b"data: {"):
             rest = block.removesuffix(_DONE_EVENT)
             try:
@@ -82,6 +85,7 @@ class StreamReader:
 
     def feed(self, event_payload: bytes) -> None:
         """Take the data of one event; that of a comment, which is empty, is ignored."""
+        self._reply = None
         if not event_payload:
             return
         if event_payload.strip() == _DONE:
@@ -99,6 +103,11 @@ class StreamReader:
 
     def reply(self) -> Reply:
         """Return what has come so far."""
+        if self._reply is None:
+            self._reply = self._collected()
+        return self._reply
+
+    def _collected(self) -> Reply:
         choices = [self._choices[index] for index in sorted(self._choices)]
         messages = [_encoded(choice.message(), self._halves) for choice in choices]
         ended = self.done_seen or (bool(choices) and all(choice.finish is not None for choice in choices))
@@ -150,7 +159,7 @@ class StreamReader:
                 self.tool_call_seen = True
         finish = delta.get("finish_reason")
         if finish is not None:
-            self.finish_seen = True
+            self.finishes += choice.finish is None
             choice.finish = finish if isinstance(finish, str) else quote(finish).decode()
 
 

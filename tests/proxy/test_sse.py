@@ -78,6 +78,18 @@ def test_no_byte_is_lost_or_changed(stream: bytes, places: list[int]) -> None:
     assert b"".join(splitter.feed(piece) for piece in cut(stream, places)) + splitter.rest == stream
 
 
+@given(streams(), st.lists(st.integers(0, 10_000), max_size=12))
+def test_the_end_of_a_stream_ends_its_last_event(stream: bytes, places: list[int]) -> None:
+    splitter = SseSplitter()
+    for piece in cut(stream, places):
+        splitter.feed(piece)
+    rest, ended = splitter.rest, splitter.ended()
+
+    assert ended.startswith(rest)
+    assert b"".join(events(ended)) == ended
+    assert [payload(event) for event in events(ended)] == ([payload(rest)] if rest else [])
+
+
 def test_a_block_is_handed_on_as_the_very_bytes_that_came() -> None:
     chunk = b"data: 1\n\ndata: 2\n\n"
 

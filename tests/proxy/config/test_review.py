@@ -142,6 +142,21 @@ def test_where_summaries_go() -> None:
         ),
         ({"tenants": {"default": {}}}, []),
         ({"tenants": {"t": {"keys": ["k"]}, "u": {}}}, ["tenant u: has no keys, so nobody can use it"]),
+        ({"tenants": {"t": {"keys": ["k"], "relay": "all"}}}, []),
+        ({"tenants": {"t": {"keys": ["k"], "relay": "none"}, "u": {"keys": ["l"]}}}, []),
+        (
+            {
+                "tenants": {
+                    "t": {"keys": ["k"], "relay": "all"},
+                    "u": {"keys": ["l"], "relay": ["files"]},
+                    "v": {"keys": ["m"], "relay": "all", "upstream_key": "client"},
+                }
+            },
+            [
+                f"tenant {name}: relay lets it read and delete what other tenants keep at the same provider"
+                for name in ("t", "u")
+            ],
+        ),
         ({"tenants": {}}, ["tenants is empty, so nobody can use the proxy"]),
         ({"model_list": []}, ["model_list is empty, so every request is answered with 404"]),
         (

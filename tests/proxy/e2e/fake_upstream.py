@@ -50,7 +50,7 @@ Part = bytes | Gate | Abort
 class Answer:
     """One answer: its parts are written one by one, and each is on the wire before the next is begun."""
 
-    parts: Sequence[Part] = ()
+    parts: Iterable[Part] = ()
     status: int = 200
     headers: dict[str, str] = field(default_factory=lambda: {"content-type": "application/json"})
     before: Gate | None = None  # passed before the headers go out
@@ -64,6 +64,8 @@ class Received:
     headers: dict[str, str]
     path: str
     port: int
+    method: str = "POST"
+    query: str = ""
     gone: threading.Event = field(default_factory=threading.Event)
     """Set when the caller left before the answer's end."""
 
@@ -199,6 +201,10 @@ class FakeUpstream:
 
         self.scripts[model] = script
 
+    def at(self, path: str, *answers: Script | Answer) -> None:
+        """Do as `on` for a path below `/v1`, other than that of chat completions, whatever the model."""
+        self.on(f"/v1/{path}", *answers)
+
     def number_summaries(self, model: str) -> None:
         """Write another summary at each call for a model, and answer its other requests as ever."""
         numbers = itertools.count(1)
@@ -241,16 +247,22 @@ class FakeUpstream:
     async def _handle(self, request: web.Request) -> web.StreamResponse:
         peer = request.transport.get_extra_info("peername") if request.transport else ("", 0)
         headers = {name.lower(): value for name, value in request.headers.items()}
-        received = Received(await request.read(), headers, request.path, peer[1])
+        body = await request.read()
+        received = Received(body, headers, request.path, peer[1], request.method, request.rel_url.raw_query_string)
         self.received.append(received)
-        refusal = unanswerable(received.messages)
-        if refusal is not None:
-            self.refusals.append(refusal)
         try:
-            return await self._answer(request, self.scripts.get(received.model, ordinary)(received))
+            return await self._answer(request, self._script(received)(received))
         except (asyncio.CancelledError, ConnectionResetError):
             received.gone.set()
             raise
+
+    def _script(self, received: Received) -> Script:
+        if (received.method, received.path) != ("POST", "/v1/chat/completions"):
+            return self.scripts.get(received.path, lambda _: Answer([b'{"object": "list", "data": []}']))
+        refusal = unanswerable(received.messages)
+        if refusal is not None:
+            self.refusals.append(refusal)
+        return self.scripts.get(received.model, ordinary)
 
     @staticmethod
     async def _answer(request: web.Request, answer: Answer) -> web.StreamResponse:

@@ -283,7 +283,7 @@ def test_flags_rise_as_things_are_seen() -> None:
     reader = StreamReader()
 
     def seen() -> list[bool]:
-        return [reader.content_seen, reader.tool_call_seen, reader.finish_seen, reader.done_seen]
+        return [reader.content_seen, reader.tool_call_seen, reader.finishes > 0, reader.done_seen]
 
     for value, flags in [
         (chunk({"role": "assistant", "content": "", "tool_calls": []}), [False, False, False, False]),
