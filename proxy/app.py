@@ -139,7 +139,7 @@ class Transom:
         recorder = self._recorder
         calls = SummaryCalls(upstream_of, self.metrics)
         count = self._tokenizer.count
-        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary, calls.affordable)
+        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary)
         if shared:
             tools = replace(tools, lease=self._lease, release=self._release, stored=self._stored_summary)
         self._summariser = Summariser(tools, self.metrics)

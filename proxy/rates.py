@@ -1,16 +1,13 @@
-"""What each tenant may have under way, and what its summaries may cost; in this process, and in memory only."""
+"""Bounds how many requests each tenant has under way in this process; it knows nothing of what they ask for."""
 
-import time
-from collections import Counter, deque
-from collections.abc import Callable
+from collections import Counter
 from typing import Any
 
 from transom.proxy.config.settings import Tenant
 from transom.proxy.errors import RateLimited
 
-__all__ = ["SummaryTokens", "TenantRequests"]
+__all__ = ["TenantRequests"]
 
-DAY_S = 86_400.0
 _STATE = "tenant_counted"
 
 
@@ -34,24 +31,3 @@ class TenantRequests:
         name = state.pop(_STATE, None)
         if name is not None:
             self._under_way[name] -= 1
-
-
-class SummaryTokens:
-    """The tokens that each tenant's summaries have cost within the last 24 hours."""
-
-    __slots__ = ("_clock", "_spent")
-
-    def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
-        self._clock = clock
-        self._spent: dict[str, deque[tuple[float, int]]] = {}
-
-    def spend(self, tenant: str, tokens: int) -> None:
-        """Add what a call has cost."""
-        self._spent.setdefault(tenant, deque()).append((self._clock(), tokens))
-
-    def left(self, tenant: Tenant) -> bool:
-        """Tell whether a tenant may have another summary by its `limits.summary_tokens_per_day`."""
-        most, spent = tenant.summary_tokens_per_day, self._spent.get(tenant.name, deque())
-        while spent and self._clock() - spent[0][0] >= DAY_S:
-            spent.popleft()
-        return most is None or sum(tokens for _, tokens in spent) < most

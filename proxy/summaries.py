@@ -63,17 +63,13 @@ class SummaryFailed(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Tools:
-    """What a summariser works with: `store` keeps a summary with the baseline that uses it, as one.
-
-    `affordable` tells whether the tenant's budget allows another call.
-    """
+    """What a summariser works with: `store` keeps a summary with the baseline that uses it, as one."""
 
     call: CallModel
     model_of: Callable[[FoldJob], Model]
     spoken: Callable[[Message], render.Spoken]
     count: Callable[[str], int]
     store: Callable[[FoldJob, SummaryRow, BaselineRow], Awaitable[None]]
-    affordable: Callable[[FoldJob], bool]
     lease: Callable[[bytes, bytes, float], Awaitable[bool]] | None = None  # None: no other process folds
     release: Callable[[bytes, bytes], Awaitable[None]] | None = None
     stored: Callable[[FoldJob], Awaitable[SummaryRow | None]] | None = None  # what another process has just folded
@@ -93,7 +89,7 @@ class Summariser:
 
     def __init__(self, tools: Tools, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
-        self._spoken, self._count, self._affordable = tools.spoken, tools.count, tools.affordable
+        self._spoken, self._count = tools.spoken, tools.count
         self._lease, self._release, self._stored = tools.lease, tools.release, tools.stored
         self._metrics, self._clock = metrics, clock
         self._running: dict[bytes, list[Running]] = {}
@@ -107,9 +103,6 @@ class Summariser:
             return None
         task = self.running(request)
         if task is None:
-            if not self._affordable(job):
-                self._outcome(job, "budget")
-                return None
             if not await self._sole(job):
                 return None
             if self._stored is not None and (row := await self._stored(job)) is not None:

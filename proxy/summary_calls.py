@@ -6,7 +6,6 @@ from transom.proxy.config.settings import Model
 from transom.proxy.errors import ClientError, TransomError
 from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
-from transom.proxy.rates import SummaryTokens
 from transom.proxy.summaries import REASONING_TOKENS, SummaryReply
 from transom.proxy.upstream.base import Upstream, UpstreamRequest
 from transom.proxy.wire.edit import text_message
@@ -15,7 +14,6 @@ from transom.proxy.wire.raw import assemble, members, quote
 from transom.proxy.wire.reply import Reply, parse_reply
 
 MOST_BYTES = 4 * 1024 * 1024
-BYTES_PER_TOKEN = 4  # roughly, where a server does not say what it counted
 
 
 class UpstreamOf:
@@ -33,11 +31,6 @@ class SummaryCalls:
 
     def __init__(self, upstream_of: UpstreamOf, metrics: Metrics) -> None:
         self._upstream_of, self._metrics = upstream_of, metrics
-        self._spent = SummaryTokens()
-
-    def affordable(self, job: FoldJob) -> bool:
-        """Tell whether the tenant's budget has room for one more summary."""
-        return self._spent.left(job.request.conversation.caller.tenant)
 
     def model_of(self, job: FoldJob) -> Model:
         """Return the model that writes a fold's summary: the policy's if the tenant has it, else the request's own."""
@@ -67,9 +60,6 @@ class SummaryCalls:
                 return SummaryReply(failure=f"status {status}")
             answer = parse_reply(body)
             self._count(job, model, answer, time.perf_counter() - started)
-            usage = answer.usage
-            cost = usage.prompt + usage.completion if usage else (len(request.body) + len(body)) // BYTES_PER_TOKEN
-            self._spent.spend(job.request.conversation.caller.tenant.name, cost)
             return _judged(answer)
         except TransomError as error:
             return SummaryReply(failure=error.code)

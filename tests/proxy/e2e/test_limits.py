@@ -8,7 +8,7 @@ import pytest
 
 from tests.proxy.e2e.conftest import Serve
 from tests.proxy.e2e.fake_upstream import Abort, Answer, FakeUpstream, Gate, event, ordinary, say, stream
-from tests.proxy.e2e.served import Got, Proxy, Talk, key, request, user
+from tests.proxy.e2e.served import Got, Proxy, key, request, user
 from tests.proxy.e2e.test_compress import until
 
 HELLO = {"model": "plain", "messages": [user("Hello.")]}
@@ -21,9 +21,9 @@ def bounded(serve: Serve, most: int | None) -> Proxy:
     return proxy
 
 
-def bound(proxy: Proxy, most: int | None, limit: str = "in_flight") -> None:
+def bound(proxy: Proxy, most: int | None) -> None:
     tenants = proxy._mapping["tenants"]
-    proxy.reconfigure(tenants=tenants | {"acme": tenants["acme"] | {"limits": {limit: most}}})
+    proxy.reconfigure(tenants=tenants | {"acme": tenants["acme"] | {"limits": {"in_flight": most}}})
 
 
 def chat(proxy: Proxy, tenant: str = "acme") -> Got:
@@ -84,33 +84,3 @@ def test_a_reload_changes_the_limit(serve: Serve, upstream: FakeUpstream) -> Non
         hold.open()
         assert waiting.result().status == 200
     assert embed(proxy).status == 200
-
-
-# ---------------------------------------------------------------------- what summaries may cost
-BUDGET = 'transom_summaries_total{model="fill",outcome="budget",policy="fill",tenant="acme"}'
-USAGE = {"usage": {"prompt_tokens": 600, "completion_tokens": 100, "total_tokens": 700}}
-
-
-@pytest.mark.parametrize("told", [USAGE, {}], ids=["told", "guessed"])
-def test_once_the_budget_is_spent_requests_are_cut(serve: Serve, upstream: FakeUpstream, told: dict[str, Any]) -> None:
-    proxy = serve()
-    bound(proxy, 1000 if told else 2, "summary_tokens_per_day")
-    upstream.on("fill", lambda r: say("Summary.", **told) if r.is_summary else ordinary(r))
-    talk = Talk(proxy, "fill", "spent")
-    for _ in range(2 if told else 1):
-        talk.until("compressed")
-    affordable = len(upstream.summary_calls())
-    talk.until("cut")
-    assert len(upstream.summary_calls()) == affordable
-    assert proxy.metric(BUDGET) > 0
-    Talk(proxy, "fill", "other", tenant="beta").until("compressed")
-    bound(proxy, None, "summary_tokens_per_day")
-    talk.until("compressed")
-    assert len(upstream.summary_calls()) == affordable + 2
-
-
-def test_no_budget_is_no_summary(serve: Serve, upstream: FakeUpstream) -> None:
-    proxy = serve()
-    bound(proxy, 0, "summary_tokens_per_day")
-    Talk(proxy, "fill", "none").until("cut")
-    assert upstream.summary_calls() == []
