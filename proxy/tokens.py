@@ -121,4 +121,6 @@ def build_encoding(content: bytes) -> tiktoken.Encoding:
         raise EncodingUnavailable("The o200k encoding file of the litellm package is not the published one.")
     ranks = {base64.b64decode(token): int(rank) for token, rank in map(bytes.split, content.splitlines())}
     # No special tokens: their text is counted as the ordinary text it is.
-    return tiktoken.Encoding("o200k", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
+    encoding = tiktoken.Encoding("o200k", pat_str=PATTERN, mergeable_ranks=ranks, special_tokens={})
+    ranks.clear()  # the encoder has its own copy; this one, kept for looking up single tokens, takes 27 MB
+    return encoding
