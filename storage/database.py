@@ -19,7 +19,6 @@ from sqlalchemy.pool import NullPool
 
 from transom.storage.driver import Driver, Fault, compile_statement, storage_error
 from transom.storage.identity import SECRET_BYTES
-from transom.storage.postgres_driver import PostgresDriver
 from transom.storage.schema import meta, metadata
 from transom.storage.sqlite_driver import SqliteDriver
 from transom.storage.store import CannotOpen, LockedByProcess, NotADatabase, SchemaTooNew, StorageError
@@ -64,6 +63,9 @@ class Database:
                 parsed = parsed.set(database=str(path), query={})
                 driver: Driver = SqliteDriver(path, synchronous=_synchronous(synchronous), timeout_s=timeout_s)
             else:
+                # 8 MB that nobody needs beside a SQLite file.
+                from transom.storage.postgres_driver import PostgresDriver  # noqa: PLC0415
+
                 driver = PostgresDriver(parsed, timeout_s=timeout_s)
             return cls(parsed, driver, _settled(driver), lock)
         except BaseException:
