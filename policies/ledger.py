@@ -49,7 +49,9 @@ def is_number(text: str) -> bool:
 
 def identifiers(text: str) -> Iterator[str]:
     """Yield the distinct identifiers of a text in the order they appear, long numbers and dates after all others."""
-    words = dict.fromkeys(w.lstrip(_BEFORE).rstrip(_BEHIND) for w in _WORD.findall(text) if not w.isalpha())
+    # Most of a text is plain words, which are none: left out before anything is looked at closely.
+    rest = " ".join([word for word in text.split() if not word.isalpha()])
+    words = dict.fromkeys(w.lstrip(_BEFORE).rstrip(_BEHIND) for w in _WORD.findall(rest) if not w.isalpha())
     fitting = [w for w in words if SHORTEST <= len(w) <= LONGEST and _TELLING.search(w)]
     yield from (w for w in fitting if is_code(w))
     yield from (w for w in fitting if is_number(w))
