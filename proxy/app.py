@@ -54,6 +54,7 @@ from transom.proxy.upkeep import Upkeep
 from transom.proxy.upstream.base import Deadlines, Upstream
 from transom.proxy.upstream.demo import DemoUpstream
 from transom.proxy.upstream.direct import DirectUpstream
+from transom.proxy.upstream.litellm import LitellmUpstream
 from transom.proxy.views import content_text, spoken
 from transom.proxy.windowing import Windowing
 from transom.proxy.wire.messages import read_messages_off_loop
@@ -97,8 +98,10 @@ class Transom:
         self._tokenizer = Tokenizer()
         limits = config.limits
         self._direct = DirectUpstream(_deadlines(config))
+        self._litellm = LitellmUpstream(self._direct)
         self._upstreams: dict[str, Upstream] = {
             "direct": self._direct,
+            "litellm": self._litellm,
             "demo": DemoUpstream(self._tokenizer.count),
         }
         in_flight = InFlight(limits.in_flight, limits.in_flight_bytes, lambda: drain.draining)
@@ -124,9 +127,15 @@ class Transom:
         self.metrics.reload(outcome)
         config = self._live.current.config
         self._direct.limit(_deadlines(config))
+        self._load_libraries()
         self._in_flight.max_requests = config.limits.in_flight
         self._in_flight.max_bytes = config.limits.in_flight_bytes
         self._cors.allow(config.server.cors_origins)
+
+    def _load_libraries(self) -> None:
+        """Begin to load what takes seconds, if the configuration needs it."""
+        if self._live.current.uses_litellm:
+            self._litellm.prepare(self._live.current.models.values())
 
     # ------------------------------------------------------------------ the parts
     def _settings(self) -> Settings:
@@ -254,6 +263,7 @@ class Transom:
     @asynccontextmanager
     async def _lifespan(self, _app: Starlette) -> AsyncIterator[None]:
         stop = asyncio.Event()
+        self._load_libraries()
         expiring = (self._chat_endpoint.expire(), self._relayed.expire())
         work = (watch(self._live, stop), self._upkeep.run(stop), self._settle_metrics(), *expiring)
         tasks = [asyncio.create_task(one) for one in work]

@@ -32,7 +32,7 @@ for file in "${existing[@]}"; do
     *.lock | package-lock.json) locks+=("$file") ;;
     *) others+=("$file") ;;
   esac
-  [[ $file == *.py && $file != proxy/upstream/litellm.py ]] && python+=("$file")
+  [[ $file == *.py && $file != proxy/upstream/litellm/library.py ]] && python+=("$file")
 done
 
 complain "a lock file names an address" 'https?://|^--(index|extra-index|find-links|trusted)' "${locks[@]}"

@@ -24,7 +24,9 @@ app = typer.Typer(
 keys = typer.Typer(help="Keys of tenants.", no_args_is_help=True, rich_markup_mode=None)
 config = typer.Typer(help="The configuration file.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(keys, name="keys")
+imports = typer.Typer(help="Configurations of other proxies.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config, name="config")
+app.add_typer(imports, name="import")
 
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="The configuration; ./config.yaml or a built-in one by default.")
@@ -81,6 +83,17 @@ def schema_command() -> None:
     from transom.proxy.cli.schema import print_schema  # noqa: PLC0415
 
     print_schema()
+
+
+@imports.command("litellm")
+def import_litellm_command(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="The config.yaml of a LiteLLM proxy.")],
+    output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")] = None,
+) -> None:
+    """Write a configuration from a LiteLLM proxy's; what is left out is named on standard error."""
+    from transom.proxy.cli.import_litellm import import_litellm  # noqa: PLC0415
+
+    raise typer.Exit(import_litellm(source, output))
 
 
 def main() -> None:

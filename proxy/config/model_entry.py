@@ -14,27 +14,44 @@ Provider = Literal["direct", "demo", "litellm"]
 DEMO_MODEL = "transom/demo"
 
 # Credentials and places of single providers, handed to litellm as they are (names: litellm's CredentialLiteLLMParams).
-PROVIDER_PREFIXES = ("aws_", "azure_", "vertex_", "watsonx_", "anthropic_", "sagemaker_", "databricks_", "snowflake_")
+PROVIDER_PREFIXES = (
+    "aws_", "azure_", "vertex_", "watsonx_", "anthropic_", "sagemaker_", "databricks_", "snowflake_", "oci_",
+    "github_copilot_", "token_exchange_", "openai_identity_", "openai_service_account_",
+)  # fmt: skip
 _PROVIDER_PARAMS = """
-api_version tenant_id client_id client_secret region_name drop_params additional_drop_params project_id
-space_id token ssl_verify use_chat_completions_api merge_reasoning_content_in_choices adapter_id
+api_version tenant_id client_id client_secret region_name drop_params additional_drop_params allowed_openai_params
+project_id space_id token ssl_verify use_chat_completions_api responses_api_version adapter_id base_model hf_model_name
+merge_reasoning_content_in_choices supports_system_message ensure_alternating_roles bedrock_tags data_residency
+fireworks_forward_user_id thought_signature_in_tool_call_id chatgpt_auth_file use_xai_oauth
 """
 PROVIDER_PARAMS = frozenset(_PROVIDER_PARAMS.split())
 # What LiteLLM's own proxy does with a deployment: routing, quotas, bookkeeping. Transom is no router and does not bill.
 _IDLE_PARAMS = """
 timeout stream_timeout max_retries num_retries rpm tpm itpm otpm rpd tpd weight order max_parallel_requests tags
-tag_regex cooldown_time caching supports_system_message use_in_pass_through litellm_trace_id max_file_size_mb
+tag_regex cooldown_time caching use_in_pass_through litellm_trace_id max_file_size_mb
 keepalive_seconds allow_client_keepalive_override default_api_key_tpm_limit default_api_key_rpm_limit
 daily_reset_time provider_affinity_header timeout_by_service_tier stream_timeout_by_service_tier
+model_info tiered_pricing output_vector_size request_timeout retry_policy max_fallbacks allowed_model_region
+allow_legacy_cloud_file_ids bucket_name vector_store_id turn_off_message_logging
 """
 IDLE_PARAMS = frozenset(_IDLE_PARAMS.split())
+# Prices, where LiteLLM would log to, and its stores of files and vectors.
+IDLE_PREFIXES = (
+    "langfuse_", "langsmith_", "arize_", "dd_", "newrelic_", "posthog_", "signoz_", "wandb_", "weave_", "humanloop_",
+    "gcs_", "s3_", "milvus_", "valkey_", "fedramp_", "regional_",
+)  # fmt: skip
 _REQUEST_PARAMS = """
 temperature top_p top_k min_p n stop seed max_tokens max_completion_tokens presence_penalty frequency_penalty
 logit_bias logprobs top_logprobs response_format tools tool_choice parallel_tool_calls stream stream_options user
 metadata reasoning_effort thinking modalities prediction service_tier store verbosity messages extra_body
-cache_control_injection_points
+cache_control_injection_points enable_prompt_caching litellm_system_prompt safety_identifier prompt_cache_key
+prompt_cache_retention web_search_options functions function_call audio
 """
 REQUEST_PARAMS = frozenset(_REQUEST_PARAMS.split())
+# What not even `passthrough_fields` can let through a request besides the keys above.
+NEVER_PASSED = frozenset(
+    {"extra_body", "extra_query", "client", "http_client", "model_list", "messages", "model_alias_map"}
+)
 REFUSED_PARAMS = {
     "litellm_credential_name": "names a credential of LiteLLM's own database; write api_key here",
     "mock_response": "would answer without a model; use the model transom/demo for that",
@@ -42,21 +59,33 @@ REFUSED_PARAMS = {
     "budget_duration": "belongs to a spending limit that is not kept here; remove it and keep it at the provider",
     "configurable_clientside_auth_params": "would let a client choose where its text and the key are sent; remove it",
     "fallbacks": "would route to another model; Transom is no router, put one in front of or behind it",
+    "context_window_fallback_dict": "would route to another model; Transom is no router, put one in front of it",
+    "silent_model": "would send every request to a second model; Transom is no router",
+    "guardrails": "would not be run here; remove it, and keep guardrails in front of or behind Transom",
+    "prompt_id": "would take its prompt from a store of LiteLLM's; write the prompt in the client",
+    "headers": "is another name of extra_headers; write that",
+    "default_headers": "is another name of extra_headers; write that",
+    "provider_specific_header": "is headers for one provider; write extra_headers",
     "use_litellm_proxy": "would route through another proxy; write its address as api_base of an openai/ model",
 }
-REFUSED_PREFIXES = ("auto_router_", "complexity_router_", "adaptive_router_", "quality_router_")
+REFUSED_PREFIXES = ("auto_router_", "complexity_router_", "adaptive_router_", "quality_router_", "switchyard_router_")
 _IDLE_INFO = """
 id mode tier db_model updated_at updated_by created_at created_by team_id team_public_model_name blocked
 discoverable access_groups access_windows litellm_provider max_tokens source deprecation_date
 supported_endpoints supported_modalities supported_output_modalities supported_environments description metadata
 rpm tpm output_vector_size health_check_model health_check_timeout health_check_max_tokens
 disable_background_health_check version pricing_provider key
+allow_fail_open enable_tag_filtering enforce_supported_endpoints internal_router_model member_auto_router
+max_embedding_batch_size supported_audio_formats provider_specific_entry web_search_billing_unit vertex_ai_audio_api
+uses_embed_content use_openai_responses_path bedrock_converse_supports_strict_tools off_peak_pricing tiered_pricing
+bedrock_output_config_effort_ceiling default_reasoning_effort search_free_requests prompt_cache_min_tokens
 """
 IDLE_INFO = frozenset(_IDLE_INFO.split())
+INFO_PREFIXES = ("supports_", "ptu_", "reasoning_", "thinking_", "token_count_", "fedramp_", "regional_")
 
 
 def _idle_info(key: str) -> bool:
-    return key in IDLE_INFO or "cost" in key or key.startswith("supports_")
+    return key in IDLE_INFO or "cost" in key or key.startswith(INFO_PREFIXES)
 
 
 class LiteLLMParams(BaseModel):
@@ -163,7 +192,14 @@ def refusal(key: str) -> str | None:
 
 def known_param(key: str) -> bool:
     """Tell whether a key of `litellm_params` is LiteLLM's, honoured here or not."""
-    return key in LiteLLMParams.model_fields or key in IDLE_PARAMS or "cost_per" in key or _is_provider_param(key)
+    idle = key in IDLE_PARAMS or key.startswith(IDLE_PREFIXES) or "_cost" in key or key.startswith("cost_")
+    return idle or key in LiteLLMParams.model_fields or _is_provider_param(key)
+
+
+def _steers(field: str) -> bool:
+    """Tell whether a field of a request would say where it goes, with which key, or how litellm treats it."""
+    ours = field in LiteLLMParams.model_fields or (refusal(field) is not None and field not in REQUEST_PARAMS)
+    return ours or field in NEVER_PASSED or (known_param(field) and field not in LiteLLMParams.model_fields)
 
 
 class ModelInfo(BaseModel):
@@ -195,7 +231,8 @@ class ModelInfo(BaseModel):
     )
     passthrough_fields: tuple[str, ...] = Field(
         default=(),
-        description="Further request fields that go through litellm; to an `openai/…` endpoint every field goes.",
+        description="Further request fields, such as `top_k`, that go through litellm; to an `openai/…` endpoint every "
+        "field goes.",
         json_schema_extra={"unit": "names"},
     )
     output_limit_param: Literal["max_tokens", "max_completion_tokens"] | None = Field(
@@ -220,6 +257,15 @@ class ModelInfo(BaseModel):
                 "forward_headers", "holds {name}, which is never sent upstream", {"name": min(found)}
             )
         return names
+
+    @field_validator("passthrough_fields")
+    @classmethod
+    def _check_fields(cls, value: tuple[str, ...]) -> tuple[str, ...]:
+        if steering := [name for name in value if _steers(name)]:
+            raise PydanticCustomError(
+                "passthrough_fields", "holds {name}, which would let a client steer the proxy", {"name": steering[0]}
+            )
+        return value
 
     @property
     def idle_keys(self) -> tuple[str, ...]:
@@ -254,6 +300,8 @@ class ModelEntry(BaseModel):
     @model_validator(mode="after")
     def _check_wildcard(self) -> Self:
         target = self.litellm_params.model
+        if target == "*" and self.litellm_params.provider == "litellm":
+            raise PydanticCustomError("wildcard", "names no provider for any name; write one, as in openai/*")
         if "*" in target and (self.model_name != "*" or not target.endswith("*") or target.count("*") > 1):
             raise PydanticCustomError("wildcard", 'has a * in litellm_params.model, which only model_name "*" may have')
         return self

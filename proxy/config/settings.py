@@ -218,7 +218,7 @@ def _compile_model(entry: ModelEntry) -> Model:
         usage_in_stream=info.usage_in_stream,
         label=OTHER if entry.model_name == ANY else entry.model_name,
         extra_headers=MappingProxyType(_own_headers(params)),
-        params=MappingProxyType(_own_params(params)),
+        params=MappingProxyType(_own_params(params, info.base_model)),
     )
 
 
@@ -226,7 +226,9 @@ def _facts(params: LiteLLMParams, base_model: str | None) -> Facts:
     if params.provider == "demo":
         return Facts(max_input_tokens=DEMO_WINDOW)
     bare = params.model.removeprefix(f"{params.provider_name}/")
-    return known_model((base_model, params.model, f"{params.provider_name}/{bare}", bare))
+    # Bedrock's names may begin with a route or a region: bedrock/converse/anthropic.claude-…
+    last = bare.rpartition("/")[2] if params.provider_name == "bedrock" else None
+    return known_model((base_model, params.model, f"{params.provider_name}/{bare}", bare, last))
 
 
 def _upstream_name(params: LiteLLMParams) -> str | None:
@@ -244,10 +246,11 @@ def _own_headers(params: LiteLLMParams) -> dict[str, str]:
     return headers
 
 
-def _own_params(params: LiteLLMParams) -> dict[str, JsonValue]:
+def _own_params(params: LiteLLMParams, base_model: str | None) -> dict[str, JsonValue]:
     if params.provider != "litellm":
         return {}
-    return params.provider_params | ({"organization": params.organization} if params.organization else {})
+    named = {"organization": params.organization, "base_model": base_model}
+    return params.provider_params | {name: value for name, value in named.items() if value}
 
 
 def _named(template: Model, name: str) -> Model:

@@ -15,18 +15,27 @@ import io
 import socket
 from collections.abc import AsyncIterator
 from contextvars import ContextVar
+from dataclasses import dataclass
 from functools import lru_cache
+from ssl import SSLContext
 
 import aiohttp
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
 
-from transom.proxy.errors import BadRequest, TransomError, UpstreamBadResponse, UpstreamBroken, UpstreamTimeout
+from transom.proxy.errors import (
+    BadRequest,
+    TransomError,
+    UpstreamBadResponse,
+    UpstreamBroken,
+    UpstreamTimeout,
+    UpstreamUnreachable,
+)
 from transom.proxy.upstream.base import Deadlines, UpstreamRequest
 from transom.proxy.upstream.failures import failure
 
-__all__ = ["DirectReply", "DirectUpstream"]
+__all__ = ["DirectReply", "DirectUpstream", "HttpRequest"]
 
 DEFAULT_BASE = "https://api.openai.com/v1"
 AUTO_HEADERS = ("accept", "accept-encoding", "content-type", "user-agent")
@@ -68,6 +77,17 @@ def _url(base: str, path: str) -> URL:
     return URL(f"{base.rstrip('/')}/{path}")
 
 
+@dataclass(frozen=True, slots=True)
+class HttpRequest:
+    """One HTTP request as it goes out; `tls` is how a server proves who it is: the system's way, a context, or not."""
+
+    method: str
+    url: URL
+    headers: CIMultiDict[str]
+    body: bytes
+    tls: SSLContext | bool = True
+
+
 class DirectUpstream:
     """Call OpenAI-compatible endpoints through one pool; an `Upstream`.
 
@@ -82,12 +102,22 @@ class DirectUpstream:
 
     def limit(self, deadlines: Deadlines) -> None:
         """Replace the deadlines, for the calls that start from now on."""
-        self._deadlines = deadlines
+        self.deadlines = deadlines
         self._timeout = aiohttp.ClientTimeout(total=None, connect=deadlines.connect_s)
 
     async def send(self, request: UpstreamRequest) -> "DirectReply":
         """Return the answer once its headers have come; see `Upstream.send` for what it raises."""
-        deadlines = self._deadlines
+        try:
+            url = _url(request.model.api_base or DEFAULT_BASE, request.path)
+        except ValueError:
+            url = None
+        if url is None:
+            raise UpstreamUnreachable("The model's api_base is not a valid address.")
+        return await self.fetch(HttpRequest(request.method, url, _headers(request), request.body))
+
+    async def fetch(self, request: HttpRequest) -> "DirectReply":
+        """Do as `send`, for a request that is complete in itself."""
+        deadlines = self.deadlines
         until = asyncio.get_running_loop().time() + deadlines.total_s
         error: Exception
         try:
@@ -113,7 +143,7 @@ class DirectUpstream:
         for session in sessions:
             await session.close()
 
-    async def _answer(self, request: UpstreamRequest) -> aiohttp.ClientResponse:
+    async def _answer(self, request: HttpRequest) -> aiohttp.ClientResponse:
         """Return the response to the call, made again if its connection turns out to be stale."""
         if self._pool is None:
             self._pool = self._session(pooled=True)
@@ -135,15 +165,16 @@ class DirectUpstream:
             error = failure(raised)
         raise error
 
-    async def _call(self, session: aiohttp.ClientSession, request: UpstreamRequest) -> aiohttp.ClientResponse:
+    async def _call(self, session: aiohttp.ClientSession, request: HttpRequest) -> aiohttp.ClientResponse:
         body = request.body
         return await session.request(
             request.method,
-            _url(request.model.api_base or DEFAULT_BASE, request.path),
+            request.url,
             data=body if len(body) <= PLAIN_BODY_BYTES else io.BytesIO(body),
-            headers=_headers(request),
+            headers=request.headers,
             timeout=self._timeout,
             allow_redirects=False,
+            ssl=request.tls,
         )
 
     def _session(self, *, pooled: bool) -> aiohttp.ClientSession:

@@ -4,7 +4,6 @@ import pkgutil
 import transom
 
 NOT_IMPORTED = {
-    "transom.proxy.upstream.litellm",  # takes seconds and much memory
     "transom.storage.migrations.env",  # runs only inside a migration
 }
 

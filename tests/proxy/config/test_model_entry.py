@@ -83,6 +83,12 @@ def test_provider_parameters_have_no_effect_on_a_direct_model() -> None:
         ("configurable_clientside_auth_params", ["api_base"], "would let a client choose where its text and the key"),
         ("auto_router_config", "x", "would route to another model; Transom is no router"),
         ("fallbacks", [], "would route to another model; Transom is no router"),
+        ("switchyard_router_config", {}, "would route to another model; Transom is no router"),
+        ("silent_model", "x", "would send every request to a second model"),
+        ("guardrails", ["pii"], "would not be run here; remove it"),
+        ("prompt_id", "p", "would take its prompt from a store of LiteLLM's"),
+        ("headers", {}, "is another name of extra_headers; write that"),
+        ("enable_prompt_caching", True, "would be added to every request"),
         ("apikey", "x", "unknown key; did you mean api_key?"),
         ("api_base", "localhost:80", "must be an address that begins with http:// or https://"),
         ("model", "openai/*", 'has a * in litellm_params.model, which only model_name "*" may have'),
@@ -104,7 +110,7 @@ def test_names_that_cannot_be_asked_for(name: str) -> None:
     assert len(refused(entry(name))) == 1
 
 
-@pytest.mark.parametrize("target", ["openai/*x", "*/*"])
+@pytest.mark.parametrize("target", ["openai/*x", "*/*", "*"])
 def test_wildcards_that_cannot_be_filled(target: str) -> None:
     assert len(refused(entry("*", model=target))) == 1
 
@@ -123,3 +129,58 @@ def test_headers_that_never_go_up(name: str) -> None:
 @pytest.mark.parametrize(("written", "key"), [("none", None), ("None", None), ("sk-1", "sk-1")])
 def test_the_key_none_is_no_key(written: str, key: str | None) -> None:
     assert LiteLLMParams.model_validate({"model": "openai/m", "api_key": written}).api_key == key
+
+
+PASTED = [
+    {
+        "model": "bedrock/anthropic.claude-3-5-sonnet-20240620-v1:0",
+        "aws_access_key_id": "a",
+        "aws_secret_access_key": "b",
+        "aws_region_name": "us-east-1",
+        "aws_role_name": "arn:aws:iam::1:role/x",
+        "aws_session_name": "s",
+        "aws_bedrock_runtime_endpoint": "https://vpce.example",
+    },
+    {"model": "vertex_ai/gemini-2.5-pro", "vertex_project": "p", "vertex_location": "eu", "vertex_credentials": "{}"},
+    {
+        "model": "azure/x",
+        "azure_ad_token": "t",
+        "tenant_id": "t",
+        "client_id": "c",
+        "client_secret": "s",
+        "base_model": "m",
+    },
+    {"model": "watsonx/x", "watsonx_project_id": "p", "space_id": "s", "token": "t"},
+    {"model": "oci/x", "oci_region": "r", "oci_user": "u"},
+    {"model": "hosted_vllm/x", "supports_system_message": False, "allowed_openai_params": ["top_logprobs"]},
+]
+
+
+@pytest.mark.parametrize("params", PASTED)
+def test_what_providers_need_reaches_litellm(params: dict[str, Any]) -> None:
+    found = from_mapping({"model_list": [entry(**params)]}, environment={}).model_list[0].litellm_params
+    assert found.provider_params == {name: value for name, value in params.items() if name != "model"}
+    assert found.idle_params == ()
+
+
+def test_what_only_litellms_proxy_does_has_no_effect() -> None:
+    idle = {"langfuse_host": "x", "s3_bucket_name": "b", "cache_read_input_token_cost": 1e-7, "tiered_pricing": []}
+    found = from_mapping({"model_list": [entry(model="groq/x", **idle)]}, environment={}).model_list[0].litellm_params
+    assert set(found.idle_params) == set(idle)
+    assert found.provider_params == {}
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["api_base", "base_url", "aws_region_name", "mock_response", "extra_body", "client", "timeout", "drop_params"],
+)
+def test_a_field_that_steers_cannot_be_let_in(name: str) -> None:
+    assert refused(entry(info={"passthrough_fields": ["top_k", name]})) == [
+        f"holds {name}, which would let a client steer the proxy"
+    ]
+
+
+def test_fields_of_the_provider_can_be_let_in() -> None:
+    mapping = entry(info={"passthrough_fields": ["top_k", "thinking", "safety_settings"]})
+    info = from_mapping({"model_list": [mapping]}, environment={}).model_list[0].model_info
+    assert info.passthrough_fields == ("top_k", "thinking", "safety_settings")
