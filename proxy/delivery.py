@@ -30,7 +30,6 @@ from transom.proxy.wire import convert
 from transom.proxy.wire.reply import Reply
 
 OVERFLOW_RETRIES = 2
-MOST_OVERHEAD = 0.25  # share of tools and schemas in a prompt that a factor is learned from
 SHRINK_TO = 0.7  # of what was sent, where a refusal gave no numbers
 
 
@@ -129,9 +128,7 @@ class Delivery:
             return
         counted = decision.sent.tokens + exchange.budget.overhead + exchange.budget.note.tokens
         courier.metrics.estimate(model.label, counted * courier.factors.of(model.name) / usage.prompt)
-        if exchange.budget.overhead > MOST_OVERHEAD * counted:
-            return  # providers count tool schemas in ways of their own, which would bend the factor for texts
-        if courier.factors.learn(model.name, usage.prompt, counted):
+        if courier.factors.learn(model.name, usage.prompt, counted, exchange.budget.overhead):
             courier.metrics.truncation_suspected(model.label)
             exchange.labels.append("upstream-truncated")
 
