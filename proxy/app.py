@@ -23,6 +23,7 @@ from transom.policies.registry import trimmers
 from transom.policies.trimmer import Trimmer
 from transom.proxy.admin.api import Admin
 from transom.proxy.ahead import Ahead
+from transom.proxy.allowance import Allowance
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import Attempts
 from transom.proxy.chat import ChatEndpoint
@@ -139,7 +140,8 @@ class Transom:
         recorder = self._recorder
         calls = SummaryCalls(upstream_of, self.metrics)
         count = self._tokenizer.count
-        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary)
+        allowance = Allowance(calls, count)
+        tools = Tools(allowance, calls.model_of, spoken, count, recorder.summary, affords=allowance.affords)
         if shared:
             tools = replace(tools, lease=self._lease, release=self._release, stored=self._stored_summary)
         self._summariser = Summariser(tools, self.metrics)
