@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Protocol
 
 import structlog
@@ -74,6 +75,7 @@ class Tools:
     lease: Callable[[bytes, bytes, float], Awaitable[bool]] | None = None  # None: no other process folds
     release: Callable[[bytes, bytes], Awaitable[None]] | None = None
     stored: Callable[[FoldJob], Awaitable[SummaryRow | None]] | None = None  # what another process has just folded
+    window: Callable[[Model], int | None] = attrgetter("max_input_tokens")  # what a model reads, in o200k tokens
     affords: Callable[[FoldJob], bool] | None = None  # None: summaries may cost what they like
 
 
@@ -93,7 +95,7 @@ class Summariser:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
         self._spoken, self._count = tools.spoken, tools.count
         self._lease, self._release, self._stored = tools.lease, tools.release, tools.stored
-        self._affords = tools.affords
+        self._affords, self._window = tools.affords, tools.window
         self._metrics, self._clock = metrics, clock
         self._running: dict[bytes, list[Running]] = {}
         self._elsewhere: set[tuple[bytes, bytes]] = set()
@@ -328,11 +330,12 @@ class Summariser:
         return ["\n\n".join(chunk) for chunk in chunks], said
 
     def _room(self, job: FoldJob, model: Model, previous: str | None) -> int | None:
-        if model.max_input_tokens is None:
+        window = self._window(model)
+        if window is None:
             return None
         answer = job.allowance + (REASONING_TOKENS if model.reasons else 0)
         carried = max(self._count(previous or ""), job.allowance)
-        return max(SMALLEST_CHUNK, model.max_input_tokens - answer - carried - PROMPT_TOKENS)
+        return max(SMALLEST_CHUNK, window - answer - carried - PROMPT_TOKENS)
 
     def _shortened(self, text: str, room: int) -> str:
         """Elide the middle of one message that alone is larger than a chunk."""
