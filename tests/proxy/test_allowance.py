@@ -1,16 +1,21 @@
 """What summaries may cost a tenant in a day: counted as the provider counts, shared by calls at the same time."""
 
 import asyncio
+from dataclasses import replace
 from typing import Any
 
 import pytest
 
 from tests.policies.builders import user, words
-from tests.proxy.builders import Talk, tenant
+from tests.proxy.builders import MODEL, Talk, content, tenant
+from transom.policies.items import Message
+from transom.policies.render import Spoken
 from transom.policies.view import Summary, View
 from transom.proxy.allowance import HOUR_S, HOURS, Allowance
 from transom.proxy.folding import FoldJob
-from transom.proxy.summaries import SummaryFailed, SummaryReply
+from transom.proxy.metrics import Metrics
+from transom.proxy.summaries import Summariser, SummaryFailed, SummaryReply, Tools
+from transom.storage.rows import BaselineRow, SummaryRow
 
 CALL = 30  # tokens: ten of instruction, ten of record, ten at most of answer
 
@@ -136,3 +141,19 @@ async def test_each_tenant_spends_its_own() -> None:
     await spender.call(CALL)
     assert spender.allowance.affords(spender.job(CALL, name="beta"))
     assert await spender.call(CALL, name="beta") is not None
+
+
+async def test_a_spent_allowance_is_not_the_models_failure() -> None:
+    """Two failures in a row would keep a thread from its summaries for a minute."""
+    spender, metrics = Spender(), Metrics()
+
+    async def nowhere(_job: FoldJob, _row: SummaryRow, _baseline: BaselineRow) -> None:
+        raise AssertionError
+
+    def said(message: Message) -> Spoken:
+        return Spoken(message.role, [content(message)], [], None, None)
+
+    summariser = Summariser(Tools(spender.allowance, lambda _job: MODEL, said, words, nowhere), metrics)
+    job = replace(spender.job(0), wait_s=60)
+    assert [await summariser.write(job) for _ in range(4)] == [None] * 4
+    assert b'outcome="budget",policy="p",tenant="acme"} 4.0' in metrics.render()

@@ -47,9 +47,9 @@ def test_a_tenant_beyond_its_allowance_is_served_without_summaries(serve: Serve,
 
 def test_a_call_that_would_cost_too_much_is_not_made(serve: Serve, upstream: FakeUpstream) -> None:
     proxy = serve({"fill": FILL}, tenants={"acme": limited("acme", 300)})
-    for number in range(3):
-        talk = Talk(proxy, "fill", f"dear-{number}")
-        talk.messages = over()
-        assert talk.send().window == ["cut"]
+    talk = Talk(proxy, "fill", "dear")
+    talk.messages = over()
+    for _ in range(4):
+        assert talk.say("And now?").window == ["cut"]
     assert upstream.summary_calls() == []
-    assert count(proxy, "acme", "budget") == 3
+    assert (count(proxy, "acme", "budget"), count(proxy, "acme", "breaker_open")) == (4, 0)
