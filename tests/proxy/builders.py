@@ -86,7 +86,7 @@ class Talk:
             source="header",
             match="extend",
             shown=None,
-            key_hash=None,
+            key=None,
             links_secret=None,
             persist=True,
             opened=False,

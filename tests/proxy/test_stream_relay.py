@@ -94,10 +94,11 @@ async def test_usage_is_dropped_unless_it_was_asked_for(wanted: bool) -> None:
 
 async def test_of_several_choices_one_may_end_long_before_another() -> None:
     first = event({"content": "A"}, "stop")
-    other = json.dumps({"choices": [{"index": 1, "delta": {"content": "B"}, "finish_reason": "stop"}]}).encode()
-    made, client = await passed(first, b"data: " + other + b"\n\n", DONE, n=2)
-    assert client.body == first + b"data: " + other + b"\n\n"
-    assert made.ending(b"") == DONE
+    choice = {"index": 1, "delta": {"content": "B"}, "finish_reason": "stop"}
+    other = b"data: " + json.dumps({"choices": [choice]}).encode() + b"\n\n"
+    made, client = await passed(first, other, DONE, n=2)
+    assert client.body == first
+    assert made.ending(b"") == other + DONE
 
 
 # ---------------------------------------------------------------------- ends
