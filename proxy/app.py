@@ -23,11 +23,12 @@ from transom.policies.registry import trimmers
 from transom.policies.trimmer import Trimmer
 from transom.proxy.admin.api import Admin
 from transom.proxy.ahead import Ahead
+from transom.proxy.allowance import Allowance
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import Attempts
 from transom.proxy.chat import ChatEndpoint
 from transom.proxy.config.schema import Config
-from transom.proxy.config.settings import Settings
+from transom.proxy.config.settings import Model, Settings
 from transom.proxy.config.watch import LiveSettings, Outcome, watch
 from transom.proxy.delivery import Courier
 from transom.proxy.drain import Drain
@@ -145,13 +146,9 @@ class Transom:
         return await read_messages_off_loop(slices, self._tokenizer, start)
 
     def _chat(self, upstream_of: UpstreamOf, *, shared: bool) -> ChatEndpoint:
-        recorder = self._recorder
-        calls = SummaryCalls(upstream_of, self.metrics)
-        count = self._tokenizer.count
-        tools = Tools(calls, calls.model_of, spoken, count, recorder.summary)
-        if shared:
-            tools = replace(tools, lease=self._lease, release=self._release, stored=self._stored_summary)
-        self._summariser = Summariser(tools, self.metrics)
+        recorder, count = self._recorder, self._tokenizer.count
+        factors, windows = Factors(self.store, shared=shared), LearnedWindows(time.monotonic)
+        self._summariser = self._summaries(SummaryCalls(upstream_of, self.metrics), factors, windows, shared=shared)
         known: dict[tuple[str, ...], tuple[tuple[str, Trimmer], ...]] = {}
 
         def trimmers_of(names: tuple[str, ...]) -> tuple[tuple[str, Trimmer], ...]:
@@ -159,7 +156,6 @@ class Transom:
                 known[names] = trimmers(names, load_trimmer)
             return known[names]
 
-        factors, windows = Factors(self.store, shared=shared), LearnedWindows(time.monotonic)
         windowing = Windowing(trimmers_of, count, content_text, self._summariser, self._find_step, shared=shared)
         self._ahead = Ahead(windowing, self._summariser, lambda: self._drain.draining)
         preparation = Preparation(
@@ -183,6 +179,19 @@ class Transom:
             find_step=self._find_step if shared else None,
         )
         return ChatEndpoint(preparation, courier, self._drain.expired)
+
+    def _summaries(self, calls: SummaryCalls, factors: Factors, windows: LearnedWindows, *, shared: bool) -> Summariser:
+        def window_of(model: Model) -> int | None:
+            window = model.max_input_tokens or windows.of(model.name)
+            return None if window is None else int(window / factors.of(model.name))
+
+        count = self._tokenizer.count
+        allowance = Allowance(calls, count)
+        tools = Tools(allowance, calls.model_of, spoken, count, self._recorder.summary)
+        tools = replace(tools, window=window_of, affords=allowance.affords)
+        if shared:
+            tools = replace(tools, lease=self._lease, release=self._release, stored=self._stored_summary)
+        return Summariser(tools, self.metrics)
 
     async def _find_step(self, request: Pass) -> bytes | None:
         """Return the recipe stored for this very request; another process may have written it, and its summary."""

@@ -45,7 +45,7 @@ class Budget:
             # A limit somebody wrote holds by either count: a factor below 1 is a median, half of all are above it.
             found.append(int(self.most / max(1.0, self.factor)))
         if self.window is not None:
-            found.append(int((self.window - self.reserve) / self.factor) - self.overhead)
+            found.append(max(0, int((self.window - self.reserve) / self.factor) - self.overhead))
         object.__setattr__(self, "tokens", tuple(found))
         object.__setattr__(self, "limits", self._limits(found))
 
@@ -84,7 +84,7 @@ def budget_for(
     return Budget(
         most=policy.max_tokens if isinstance(policy.max_tokens, int) else None,
         window=window,
-        reserve=output_limit if output_limit is not None else _reserve(policy, window),
+        reserve=_reserve(policy, window, output_limit),
         overhead=overhead,
         items=policy.max_context_items,
         factor=factor,
@@ -98,9 +98,15 @@ def ledger_allowance(summary_tokens: int) -> int:
     return int(summary_tokens * LEDGER_SHARE)
 
 
-def _reserve(policy: Policy, window: int | None) -> int:
-    """Return the policy's reserve, but at most half of a window: a small model would have no room for messages."""
-    return policy.reserve_tokens if window is None else min(policy.reserve_tokens, window // 2)
+def _reserve(policy: Policy, window: int | None, output_limit: int | None) -> int:
+    """Return what is kept for the answer, but no reserve that leaves messages no room.
+
+    The policy's is at most half of a window; the request's own holds unless it asks for all of the window, or more.
+    """
+    wanted = policy.reserve_tokens if output_limit is None else output_limit
+    if window is None or (output_limit is not None and output_limit < window):
+        return wanted
+    return min(wanted, window // 2)
 
 
 def summary_allowance(policy: Policy, limits: Limits) -> int:

@@ -18,7 +18,7 @@ from transom.proxy.attempts import Attempts, Form, Refused
 from transom.proxy.exchange import Exchange, Headers
 from transom.proxy.factors import Factors
 from transom.proxy.metrics import Metrics
-from transom.proxy.overflow import LearnedWindows, Overflow, read_overflow
+from transom.proxy.overflow import LearnedWindows, Overflow, read_overflow, target
 from transom.proxy.preparation import Preparation
 from transom.proxy.recorder import Recorder
 from transom.proxy.relay import OutOfTools, gave_up, read_whole
@@ -30,8 +30,6 @@ from transom.proxy.wire import convert
 from transom.proxy.wire.reply import Reply
 
 OVERFLOW_RETRIES = 2
-MOST_OVERHEAD = 0.25  # share of tools and schemas in a prompt that a factor is learned from
-SHRINK_TO = 0.7  # of what was sent, where a refusal gave no numbers
 
 
 @dataclass(frozen=True, slots=True)
@@ -129,9 +127,7 @@ class Delivery:
             return
         counted = decision.sent.tokens + exchange.budget.overhead + exchange.budget.note.tokens
         courier.metrics.estimate(model.label, counted * courier.factors.of(model.name) / usage.prompt)
-        if exchange.budget.overhead > MOST_OVERHEAD * counted:
-            return  # providers count tool schemas in ways of their own, which would bend the factor for texts
-        if courier.factors.learn(model.name, usage.prompt, counted):
+        if courier.factors.learn(model.name, usage.prompt, counted, exchange.budget.overhead):
             courier.metrics.truncation_suspected(model.label)
             exchange.labels.append("upstream-truncated")
 
@@ -192,7 +188,8 @@ class Delivery:
             courier.windows.learn(model.name, overflow.window)
         if decision is None or request is None or exchange.route.policy.on_unfit == "error":
             return False
-        smaller = await courier.windowing.shrink(request, decision, _target(exchange, overflow, decision.sent.tokens))
+        aim = target(overflow, exchange.budget, decision.sent.tokens)
+        smaller = await courier.windowing.shrink(request, decision, aim)
         if smaller is None:
             return False
         courier.metrics.length_retry(model.label)
@@ -260,19 +257,6 @@ class Delivery:
             await self._answer.close(b"".join(convert.as_stream(whole.body, include_usage=False)) + convert.DONE)
         else:
             await self._answer.whole(200, whole.body, [JSON, *exchange.window_headers()])
-
-
-def _target(exchange: Exchange, overflow: Overflow, sent: int) -> int:
-    """Return what to come down to, in o200k tokens, from what a refusal said in the provider's."""
-    budget = exchange.budget
-    if overflow.window is None:
-        return int(sent * SHRINK_TO)
-    counted = sent + budget.overhead
-    factor = max(budget.factor, overflow.size / counted) if overflow.size is not None and counted else budget.factor
-    left = int((overflow.window - budget.reserve) / factor) - budget.overhead
-    if left <= 0:  # the reserve is a wish; the window is a rule
-        left = int(overflow.window / factor / 2) - budget.overhead
-    return max(1, min(left, int(sent * 0.9)))
 
 
 def _comment(headers: Iterable[tuple[bytes, bytes]]) -> bytes:

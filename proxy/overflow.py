@@ -1,97 +1,161 @@
-"""Recognise a provider's refusal of a prompt that is too long, in whatever words, and read its numbers.
+"""Recognise a provider's refusal of a prompt that is too long, in whatever words, and say what to come down to.
 
-The wordings are those of OpenAI (old and new), Azure, Anthropic, Gemini, Vertex, Bedrock, Mistral, Cohere, Groq, xAI,
-OpenRouter, Together, Fireworks, DeepSeek, Qwen, Moonshot, Zhipu, MiniMax, vLLM, llama.cpp, Ollama and LM Studio, as
-their APIs were seen to answer. A rate limit that counts tokens is not one of them.
+The wordings are those of OpenAI, Azure, Anthropic, Gemini, Vertex, Bedrock, Mistral, Cohere, Together, Groq, DeepSeek,
+xAI, OpenRouter, Fireworks, DeepInfra, Cerebras, Copilot, watsonx, Qwen, Moonshot, Zhipu, MiniMax, Doubao, vLLM, SGLang,
+TensorRT-LLM, TGI, llama.cpp, Ollama and LM Studio, as their users reported them. Not among them: a rate limit that
+counts tokens, an account without money, a body or an image of too many bytes, and an answer that was to be too long.
 """
 
 import re
+from collections import OrderedDict
 from collections.abc import Callable
 from dataclasses import dataclass
 
-STATUSES = frozenset({400, 413, 422, 500})
+from transom.proxy.budgets import Budget
 
-_WORDS = re.compile(
-    r"context[ _-]?length|context[ _-]?window|context[ _-]?size|context limit|maximum context"
-    r"|exceed_context|prompt is too long|prompt too long|prompt (?:contains|length|exceeds)"
-    r"|input is too long|input (?:tokens?|length|token count)[^.]{0,80}(?:exceed|too|larger|limit|maximum|must)"
-    r"|too many (?:input |total )?tokens|tokens? (?:count )?exceed|exceeds? (?:the )?(?:available|maximum|max|model)"
-    r"|longer than the (?:model|maximum)|maximum (?:prompt|input|allowed|number of (?:input )?tokens)"
-    r"|max_prompt_tokens|model_max_prompt_tokens|range of input length|reduce the length|max(?:imum)?_?seq_?len"
-    r"|larger than (?:the )?max|request (?:entity )?too large.{0,40}token|token limit|total tokens of (?:image|input)"
-    r"|prompt 超长|超过(?:最大|模型)|输入(?:过长|长度)|tokens? (?:过长|超出)",
-    re.IGNORECASE | re.DOTALL,
+STATUSES = frozenset({400, 413, 422, 500})
+MOST_CHARACTERS = 8_192  # of a refusal; what matters stands first
+SMALLEST = 64  # tokens: a number below it is no window
+MOST_DIGITS = 9
+MOST_RATIO = 10.0  # the provider's tokens for one of ours; beyond it the number is something else
+SHRINK_TO = 7  # tenths of what was sent, where a refusal gave no numbers
+REMEMBERED_S = 24 * 3_600.0
+MOST_MODELS = 1_000  # whose windows are remembered: any name may pass through `*`
+
+# In a wording {window} is the most a model reads, {size} what the prompt came to, {output} what the answer was to have,
+# and {total} both; {gap} is a sentence's worth of anything. The first wording found gives the numbers.
+WORDINGS = (
+    r"n_keep: {size} ?>= ?n_ctx: {window}",
+    r"(?:n_prompt_tokens\W+{size}\W+)?n_ctx\W+{window}",
+    (
+        r"context length (?:is|of) {window}{gap}requested (?:about |a total of )?{total} tokens{gap}"
+        r"{output} (?:tokens )?(?:in|for) the (?:completion|output)"
+    ),
+    (
+        r"context length is {window}{gap}requested {output} output tokens and your prompt contains (?:at least )?"
+        r"(?:{size} input tokens|\d+ characters)"
+    ),
+    r"too large: {output}\. this model.s maximum context length is {window} tokens and your request has {size} input",
+    r"passed {size} input tokens(?: and requested {output} output tokens)?{gap}context length is only {window}",
+    r"context length is {window}{gap}(?:resulted in|request has|requested(?: about)?) {size} (?:input )?tokens",
+    (
+        r"inputs\W? tokens \+ \W?max_new_tokens\W? must be <= {window}"
+        r"(?:\W+given: {size} \W?inputs\W? tokens and {output})?"
+    ),
+    r"inputs\W? must have less than {window} tokens(?:\W+given: {size})?",
+    r"exceed context limit: {size} \+ {output} > {window}",
+    r"{size} tokens > {window} maximum",
+    r"prompt is too long: {size}, model maximum context length: {window}",
+    r"input token count (?:\({size}\) )?exceeds the maximum number of tokens allowed \(?{window}",
+    r"input token count is {size} but model only supports up to {window}",
+    r"max input tokens: {window}, request input token count: {size}",
+    r"prompt contains {size} tokens{gap}too large for model with {window} maximum context length",
+    r"tokens in the prompt cannot exceed {window}(?: - received {size})?",
+    r"size limit exceeded by \d+ tokens(?:{gap}limit for this model is {window})?",
+    r"maximum prompt length is {window} but the request contains {size}",
+    r"configured limit of {window} tokens(?:{gap}resulted in {size} tokens)?",
+    r"current length is {size} while limit is {window}",
+    r"model token limit ?: ?{window}(?: \(requested: {size}\))?",
+    r"range of input length should be \[\d+, ?{window}\]",
+    r"number of input tokens {size} cannot exceed the total tokens limit {window}",
+    r"prompt has {size} tokens, but the configured context size is {window}",
+    r"keep the first {size} tokens{gap}context length of only {window}",
+    (
+        r"prompt length \({size}\),? (?:and )?query length \(\d+\)(?: max_tokens \({output}\))? should not exceed \S+ "
+        r"\({window}"
+    ),
+    r"too long: limit {window}, got {size}",
+    (
+        r"(?:input|prompt|request|tokens)\b[^.\d]{{0,30}}{size}(?: tokens)?\)? "
+        r"(?:exceeds?|is longer than|is too long)\b[^.\d]{{0,60}}\b(?:length|size|window|limit)\b[^.\d]{{0,6}}{window}"
+        r"(?! ?(?:bytes|[kmg]b|characters))"
+    ),
+    r"(?:context|prompt) (?:length|window|size|limit)(?: is| of|:)?(?: only)? \(?{window}",
+    r"too long, limit is {window} tokens",
+    r"prompt ?(?:is )?too ?long",
+    r"input is too long",
+    r"input token length too long",
+    r"(?:exceeds?|exceeded|greater than) (?:[\w']+ ){{0,3}}context (?:length|size|window)",
+    r"context (?:length|size|window) (?:exceeds limit|has been exceeded|exceeded)",
+    r"prompt (?:length )?exceeds (?:the )?max(?:imum)? (?:input )?length",
+    r"input tokens? (?:exceeds?|exceeded)",
+    r"exceed max message tokens",
+    r"too many (?:input )?tokens(?!: max tokens)",
+    r"reduce the length of (?:the |your )?(?:input |either )?(?:messages|prompt|one)",
+    r"prompt ?超长|(?:输入|上下文)\S{{0,12}}(?:超|过长)",
 )
-_RATE = re.compile(
-    r"rate.?limit|tokens? per (?:minute|day|hour)|\bTPM\b|\bTPD\b|quota|throttl|billing|credit", re.IGNORECASE
+CODES = re.compile(
+    r"context_(?:length|window|size)_exceeded|exceed_context_size|max_prompt_tokens_exceeded|ContextWindowExceeded"
 )
-_OUTPUT = re.compile(
-    r"max_(?:completion_|output_|new_)?tokens (?:is|must|should|cannot|value|parameter)|invalid.{0,20}max_tokens",
+OTHER_LIMITS = re.compile(
+    r"rate.?limit|\bper.(?:min(?:ute)?|hour|day)\b|\bTPM\b|throttl|wait before|again (?:later|in)"
+    r"|quota|credits\b|billing",
     re.IGNORECASE,
 )
-_NUMBER = r"(\d[\d,._ ]*\d|\d)"
-_LIMITS = [
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        r"\"n_ctx\"\s*:\s*" + _NUMBER,
-        r"maximum context (?:length|size|window)[^\d]{0,40}" + _NUMBER,
-        r"context (?:length|size|window|limit)[^\d]{0,60}" + _NUMBER,
-        r"\d[\d,]*\s*(?:tokens?)?\s*>\s*" + _NUMBER,
-        r"(?:maximum|max|limit|at most|up to)[^\d]{0,60}" + _NUMBER,
-        r"range of input length should be \[\d+,\s*" + _NUMBER,
-        r"(?:supports?|allows?|only)[^\d]{0,40}" + _NUMBER + r"\s*tokens?",
-    )
-]
-_SIZES = [
-    re.compile(pattern, re.IGNORECASE | re.DOTALL)
-    for pattern in (
-        r"\"n_prompt_tokens\"\s*:\s*" + _NUMBER,
-        r"(?:resulted in|requested|contains?|has|have|is too long:?|got|received|were|prompt of|you passed)[^\d]{0,40}"
-        + _NUMBER,
-        _NUMBER + r"\s*(?:tokens?)?\s*>\s*\d",
-        r"(?:token count|input tokens?|prompt tokens?|request)\s*\(?" + _NUMBER,
-        _NUMBER + r" tokens (?:in (?:the|your)|from the)",
-    )
-]
-SMALLEST = 64  # tokens: a number below it is no window
-REMEMBERED_S = 24 * 3_600.0
+ECHO = re.compile(r'"(?:input|messages)"\s*:')  # from here on the request itself is quoted
+ESCAPED = re.compile(r"\\u([0-9a-f]{4})", re.IGNORECASE)
+
+_NUMBER = r"(?<![\d.,_])(?P<{}>\d{{1,3}}(?:[,._]\d{{3}})+|\d+)(?![\dkKmM])(?:\.\d{{1,2}}\b)?"
+_PARTS = {name: _NUMBER.format(name) for name in ("window", "size", "output", "total")} | {"gap": r".{0,120}?"}
+_PATTERNS = tuple(re.compile(wording.format(**_PARTS), re.IGNORECASE | re.DOTALL) for wording in WORDINGS)
 
 
 @dataclass(frozen=True, slots=True)
 class Overflow:
-    """What a refusal said, in the provider's tokens; None where it gave no number."""
+    """What a refusal said, in the provider's tokens; None where it gave no number.
+
+    `window` is the most the model reads and writes, `size` the prompt's length, `output` the room kept for the answer.
+    """
 
     window: int | None
     size: int | None
+    output: int | None = None
 
 
 def read_overflow(status: int, body: bytes) -> Overflow | None:
     """Return what an upstream's error says about its window, or None if it is about something else."""
     if status not in STATUSES:
         return None
-    text = body[:65_536].decode("utf-8", "replace")
-    code = re.search(r'"code"\s*:\s*"context_length_exceeded"', text)
-    if code is None and (not _WORDS.search(text) or _RATE.search(text) or _only_output(text)):
+    text = ECHO.split(body[: 4 * MOST_CHARACTERS].decode("utf-8", "replace"), maxsplit=1)[0][:MOST_CHARACTERS]
+    text = ESCAPED.sub(lambda escape: chr(int(escape[1], 16)), text)
+    coded = CODES.search(text) is not None
+    if not coded and OTHER_LIMITS.search(text):
         return None
-    window = _first(_LIMITS, text)
-    size = _first(_SIZES, text)
-    if size is not None and window is not None and size <= window:
-        size = None
-    return Overflow(window, size)
+    found = next((match for pattern in _PATTERNS if (match := pattern.search(text))), None)
+    if found is None:
+        return Overflow(None, None) if coded else None
+    numbers = {name: _whole(digits) for name, digits in found.groupdict().items()}
+    window, output, total = numbers.get("window"), numbers.get("output"), numbers.get("total")
+    if window is not None and output is not None and output >= window:
+        return None  # no prompt is short enough for that answer
+    size = numbers.get("size") or (total - (output or 0) if total is not None else None)
+    return Overflow(window if window is not None and window >= SMALLEST else None, size or None, output)
 
 
-def _only_output(text: str) -> bool:
-    """Tell whether the complaint is about the answer's length alone."""
-    return bool(_OUTPUT.search(text)) and not re.search(r"prompt|context|input", text, re.IGNORECASE)
+def _whole(digits: str | None) -> int | None:
+    """Read a number, whatever separates its thousands; None for one that is no number of tokens."""
+    plain = re.sub(r"\D", "", digits or "")
+    return int(plain) if 0 < len(plain) <= MOST_DIGITS else None
 
 
-def _first(patterns: "list[re.Pattern[str]]", text: str) -> int | None:
-    for pattern in patterns:
-        for match in pattern.finditer(text):
-            digits = re.sub(r"\D", "", match.group(1))
-            if digits and len(digits) < 10 and int(digits) >= SMALLEST:
-                return int(digits)
-    return None
+def target(overflow: Overflow, budget: Budget, sent: int) -> int:
+    """Return what a view of `sent` tokens is to come down to, in o200k tokens: at least 1, and less than was sent.
+
+    A reserve that leaves no room is a wish: what is tried then is half of the window, then nearly all of it.
+    """
+    most = sent * 9 // 10
+    if overflow.window is None:
+        return max(1, min(most, sent * SHRINK_TO // 10))
+    window = overflow.window if budget.window is None else min(overflow.window, budget.window)
+    beside = budget.overhead + budget.note.tokens
+    factor = budget.factor
+    if overflow.size is not None and overflow.size <= MOST_RATIO * (sent + beside):
+        factor = max(factor, overflow.size / (sent + beside))
+    for room in (window - max(budget.reserve, overflow.output or 0), window // 2, window * 9 // 10):
+        left = int(room / factor) - beside if room > 0 else 0
+        if left > 0:
+            return max(1, min(left, most))
+    return max(1, most)  # what stands beside the messages is too much by itself, or the numbers are absurd
 
 
 class LearnedWindows:
@@ -99,7 +163,7 @@ class LearnedWindows:
 
     def __init__(self, clock: Callable[[], float]) -> None:
         self._clock = clock
-        self._windows: dict[str, tuple[int, float]] = {}
+        self._windows: OrderedDict[str, tuple[int, float]] = OrderedDict()
 
     def of(self, model: str) -> int | None:
         """Return a model's window in its own tokens, if one was learned."""
@@ -111,6 +175,9 @@ class LearnedWindows:
     def learn(self, model: str, window: int) -> None:
         """Believe a refusal's number."""
         self._windows[model] = (window, self._clock())
+        self._windows.move_to_end(model)
+        while len(self._windows) > MOST_MODELS:
+            self._windows.popitem(last=False)
 
     def contradict(self, model: str, read: int) -> None:
         """Forget a window that a model has just read more than."""

@@ -133,10 +133,8 @@ class StreamRelay:
         passed = []
         for event in events(block):
             data = payload(event)
-            if data and data.strip() != b"[DONE]":
-                passed.append(strip(data))
-            else:
-                passed.append(event)
+            stripped = strip(data) if data and data.strip() != b"[DONE]" else None
+            passed.append(event if stripped is None else stripped)
             self.reader.feed(payload(passed[-1]))
             if strip.calls and not self.reader.content_seen:
                 raise OutOfTools

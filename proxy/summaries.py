@@ -10,6 +10,7 @@ import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from operator import attrgetter
 from typing import Protocol
 
 import structlog
@@ -40,11 +41,12 @@ log = structlog.get_logger("transom.summaries")
 
 @dataclass(frozen=True, slots=True)
 class SummaryReply:
-    """What a summary model answered. `failure` says why it is none."""
+    """What a summary model answered. `failure` says why it is none, `cost` its tokens, as far as they are known."""
 
     text: str = ""
     finish: str | None = None
     failure: str | None = None
+    cost: int | None = None
 
 
 class CallModel(Protocol):
@@ -73,6 +75,8 @@ class Tools:
     lease: Callable[[bytes, bytes, float], Awaitable[bool]] | None = None  # None: no other process folds
     release: Callable[[bytes, bytes], Awaitable[None]] | None = None
     stored: Callable[[FoldJob], Awaitable[SummaryRow | None]] | None = None  # what another process has just folded
+    window: Callable[[Model], int | None] = attrgetter("max_input_tokens")  # what a model reads, in o200k tokens
+    affords: Callable[[FoldJob], bool] | None = None  # None: summaries may cost what they like
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -91,6 +95,7 @@ class Summariser:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
         self._spoken, self._count = tools.spoken, tools.count
         self._lease, self._release, self._stored = tools.lease, tools.release, tools.stored
+        self._affords, self._window = tools.affords, tools.window
         self._metrics, self._clock = metrics, clock
         self._running: dict[bytes, list[Running]] = {}
         self._elsewhere: set[tuple[bytes, bytes]] = set()
@@ -98,6 +103,9 @@ class Summariser:
     async def write(self, job: FoldJob) -> SummaryRow | None:
         """Return the summary of a span, or None if there is none to be had within the policy's `summary_wait`."""
         request = job.request
+        if self._affords is not None and self.running(request) is None and not self._affords(job):
+            self._outcome(job, "budget")
+            return None
         if self._breaker_open(request):
             self._outcome(job, "breaker_open")
             return None
@@ -201,7 +209,7 @@ class Summariser:
             outcome, why = _failure(problem)
             self._outcome(job, outcome)
             log.warning("summary failed", outcome=outcome, reason=why, model=model.label)
-            breaker.failures += 1
+            breaker.failures += outcome != "budget"
             if breaker.failures >= FAILURES_TO_OPEN:
                 breaker.opened_at = self._clock()
             return None
@@ -322,11 +330,12 @@ class Summariser:
         return ["\n\n".join(chunk) for chunk in chunks], said
 
     def _room(self, job: FoldJob, model: Model, previous: str | None) -> int | None:
-        if model.max_input_tokens is None:
+        window = self._window(model)
+        if window is None:
             return None
         answer = job.allowance + (REASONING_TOKENS if model.reasons else 0)
         carried = max(self._count(previous or ""), job.allowance)
-        return max(SMALLEST_CHUNK, model.max_input_tokens - answer - carried - PROMPT_TOKENS)
+        return max(SMALLEST_CHUNK, window - answer - carried - PROMPT_TOKENS)
 
     def _shortened(self, text: str, room: int) -> str:
         """Elide the middle of one message that alone is larger than a chunk."""

@@ -1,6 +1,7 @@
 """Call a model for a summary: its own small request, nothing of the client's in it but the credentials it must have."""
 
 import time
+from dataclasses import replace
 
 from transom.proxy.config.settings import Model
 from transom.proxy.errors import ClientError, TransomError
@@ -60,7 +61,8 @@ class SummaryCalls:
                 return SummaryReply(failure=f"status {status}")
             answer = parse_reply(body)
             self._count(job, model, answer, time.perf_counter() - started)
-            return _judged(answer)
+            cost = answer.usage.prompt + answer.usage.completion if answer.usage else None
+            return replace(_judged(answer), cost=cost)
         except TransomError as error:
             return SummaryReply(failure=error.code)
 

@@ -39,6 +39,7 @@ class Thread:
     users: int = 0  # requests under way that hold positions of this thread: it must not grow under them
     sent: "Sent | None" = None
     rehearsed: View = WHOLE  # what an audit, or the control group, would have sent
+    warned: bool = False  # whether its owner was told that no cut makes its limits hold
     recalled: tuple[bytes, Recalled | None] | None = None  # the newest user message's id, and what came back for it
 
     def common(self, slices: Sequence[bytes]) -> int:

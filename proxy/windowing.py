@@ -9,6 +9,8 @@ import time
 from collections.abc import Awaitable, Callable
 from dataclasses import replace
 
+import structlog
+
 from transom.policies.clip import clip
 from transom.policies.items import Message
 from transom.policies.limits import Limits
@@ -32,6 +34,8 @@ ALWAYS = frozenset({"count"})  # trimmers that act on every request, over a limi
 Trimmers = Callable[[tuple[str, ...]], tuple[tuple[str, Trimmer], ...]]
 FindStep = Callable[[Pass], Awaitable[bytes | None]]
 KeepCut = Callable[[Pass, Decision], None]
+
+log = structlog.get_logger("transom.windowing")
 
 
 class Windowing:
@@ -134,9 +138,12 @@ class Windowing:
             await self._recall(request, decision, folding)
         if limits.tokens is not None and decision.sent.tokens > NEAR_LIMIT * limits.tokens:
             decision.decisive = True
-        decision.labels = list(dict.fromkeys(decision.labels)) or ["fits"]
+        decision.labels = list(dict.fromkeys(decision.labels))
         if decision.over_budget:
             decision.labels.append("over-budget")
+            _warn(request, decision)
+        elif not decision.labels:
+            decision.labels = ["fits"]
 
     def starting_view(self, request: Pass) -> View:
         """Return what later passes start from: the newest summary of this thread, and the deepest cut made on it.
@@ -241,7 +248,8 @@ class Windowing:
         policy = request.route.policy.model_copy(update={"trim_to": 1.0, "keep_recent_iterations": 1})
         smaller = replace(decision, labels=[x for x in decision.labels if x not in ("fits", "replayed")], removed={})
         smaller.baselines = []
-        limits = Limits(target)
+        # What is protected may be too much by itself: all else goes then, before anything is clipped.
+        limits = Limits(max(target, Protection(request.history, policy).floor(decision.view).tokens))
         request_ = self._trim_request(request, decision.view, limits, policy, Rehearsal(request))
         result = await Truncate().trim(request_)
         if result.trimmed:
@@ -260,6 +268,21 @@ class Windowing:
         request.state.remember_step(request.key, recipe)
         smaller.step = StepRow(request.state.id, *request.key, recipe)
         return smaller
+
+
+def _warn(request: Pass, decision: Decision) -> None:
+    """Say once for each thread that no cut makes its limits hold."""
+    if not request.thread.warned:
+        request.thread.warned = True
+        limits = request.budget.limits
+        log.warning(
+            "what is never removed is over the limit",
+            policy=request.route.policy_name,
+            tokens=decision.sent.tokens,
+            items=decision.sent.items,
+            token_limit=limits.tokens,
+            item_limit=limits.items,
+        )
 
 
 def _holds_end(view: View, request: Pass) -> bool:

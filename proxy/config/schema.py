@@ -210,7 +210,8 @@ class TenantLimits(Section):
     summary_tokens_per_day: int | None = Field(
         default=None,
         ge=0,
-        description="Tokens that summaries may cost in 24 hours; then cuts are made without them; null: no bound.",
+        description="Tokens that summaries may cost in 24 hours, in each process since its start; then cuts are made "
+        "without them; null: no bound.",
         json_schema_extra={"unit": "tokens"},
     )
 

@@ -123,17 +123,17 @@ class CallsDropped:
     def __init__(self) -> None:
         self.calls = False
 
-    def __call__(self, payload: bytes) -> bytes:
-        """Return the event to send instead."""
+    def __call__(self, payload: bytes) -> bytes | None:
+        """Return the event to send instead; None where nothing was taken out."""
         try:
             chunk = _decode(payload)
             choices = chunk["choices"]
-        except (msgspec.DecodeError, KeyError, TypeError):
-            return b"data: " + payload + b"\n\n"
+        except (msgspec.DecodeError, RecursionError, KeyError, TypeError):
+            choices = None
         changed = False
-        for choice in choices:
-            changed = self._strip(choice) or changed
-        return event(chunk) if changed else b"data: " + payload + b"\n\n"
+        for choice in choices if isinstance(choices, list) else ():
+            changed = (isinstance(choice, dict) and self._strip(choice)) or changed
+        return event(chunk) if changed else None
 
     def _strip(self, choice: dict[str, Any]) -> bool:
         delta = choice.get("delta")

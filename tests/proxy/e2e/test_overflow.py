@@ -1,13 +1,17 @@
 """A model that finds a request too long: it is made smaller and sent again, and the model's window is remembered."""
 
+import json
+from collections.abc import Callable
+from functools import cache
 from typing import Any
 
 import pytest
 
 from tests.proxy.e2e.conftest import Serve
-from tests.proxy.e2e.fake_upstream import DONE, Answer, FakeUpstream, Received, ordinary, spoken
-from tests.proxy.e2e.served import Proxy, Talk, user
+from tests.proxy.e2e.fake_upstream import DONE, Answer, FakeUpstream, Received, ordinary, say, spoken
+from tests.proxy.e2e.served import Json, Proxy, Talk, assistant, long_text, user
 from tests.proxy.e2e.test_compress import over
+from transom.proxy.tokens import Tokenizer
 
 TOO_LONG = Answer(
     [
@@ -79,3 +83,84 @@ def test_a_window_as_small_as_the_reserve_still_bounds_what_is_sent(serve: Serve
     proxy = serve({"tiny": {"preset": "chat"}}, info={"tiny": {"max_input_tokens": 4096}})
     got = proxy.post({"model": "tiny", "messages": over(40)})
     assert got.tokens["sent"] < 4096
+
+
+# ---------------------------------------------------------------------- a model that counts in its own way
+one_tokenizer = cache(Tokenizer)
+
+
+class Costly:
+    """A server that needs 2.5 tokens for one of ours, refuses what its window does not hold, and reports usage."""
+
+    def __init__(self, window: int, count: Callable[[str], int]) -> None:
+        self.window, self._count = window, count
+        self.refused = 0
+        self.read: list[int] = []
+
+    def __call__(self, received: Received) -> Answer:
+        size = int(2.5 * self._count(received.body.decode()))
+        if size <= self.window:
+            self.read.append(size)
+            usage = {"prompt_tokens": size, "completion_tokens": 3, "total_tokens": size + 3}
+            return say("Fine.", usage=usage)
+        self.refused += 1
+        message = (
+            f"This model's maximum context length is {self.window} tokens. However, your request has {size} input "
+            "tokens. Please reduce the length of the input messages."
+        )
+        return Answer([json.dumps({"error": {"message": message, "code": 400}}).encode()], 400)
+
+
+TOOLS = [
+    {"type": "function", "function": {"name": f"tool_{n}", "description": long_text(f"Tool {n}", 300)}}
+    for n in range(10)
+]
+
+
+@pytest.mark.parametrize("tools", [None, TOOLS], ids=["texts", "tools of 3,000 tokens"])
+@pytest.mark.parametrize("known", [True, False], ids=["window configured", "window unknown"])
+def test_a_costly_tokenizer_is_met_once_and_then_known(
+    serve: Serve, upstream: FakeUpstream, tools: list[Json] | None, known: bool
+) -> None:
+    model = Costly(20_000, one_tokenizer().count)
+    proxy = serve({"small": SMALL}, info={"small": {"max_input_tokens": 20_000}} if known else None)
+    upstream.on("small", model)
+    talk = Talk(proxy, "small", "costly")
+    talk.messages = over(70)
+    if tools:
+        talk.more = {"tools": tools}
+    for turn in range(12):
+        assert talk.say(long_text(f"More {turn}", 300)).status == 200
+    assert model.refused <= 2
+    assert max(model.read) <= 20_000
+
+
+def test_a_page_of_images_that_costs_more_than_we_count_is_made_smaller(
+    learning: Proxy, upstream: FakeUpstream
+) -> None:
+    """We count an image of unknown size at 765 tokens; this model takes 4,000 for it."""
+
+    def by_images(received: Received) -> Answer:
+        size = 4_000 * received.body.count(b"image_url_of") + 100
+        if size <= 10_000:
+            return ordinary(received)
+        message = f"prompt is too long: {size} tokens > 10000 maximum"
+        return Answer([json.dumps({"type": "error", "error": {"message": message}}).encode()], 400)
+
+    upstream.on("small", by_images)
+    talk = Talk(learning, "small", "images")
+    for number in range(6):
+        image = {"type": "image_url", "image_url": {"url": f"https://example.com/image_url_of_{number}.png"}}
+        talk.messages += [{"role": "user", "content": [image]}, assistant("Seen.")]
+    talk.messages.append(user("Which was best?"))
+    assert talk.send().status == 200
+    assert len(upstream.to("small")) == 2
+
+
+def test_absurd_amounts_of_answer_cost_no_request(serve: Serve, upstream: FakeUpstream) -> None:
+    proxy = serve({"tiny": {"preset": "chat"}}, info={"tiny": {"max_input_tokens": 4096}})
+    for amount in (b"4096", b"1" + b"0" * 30, b"1" + b"0" * 400, b"1e308"):
+        messages = json.dumps(over(40)).encode()
+        got = proxy.post(b'{"model": "tiny", "max_tokens": %b, "messages": %b}' % (amount, messages))
+        assert got.status == 200
+        assert 0 < got.tokens["sent"] <= got.tokens["limit"] == 2048

@@ -202,7 +202,8 @@ def test_the_answers_headers_come_back(proxy: Proxy, upstream: FakeUpstream) -> 
     assert got.window == ["fits"]
 
 
-def test_connections_to_the_model_are_used_again_after_a_stream(proxy: Proxy, upstream: FakeUpstream) -> None:
+def test_connections_to_the_model_are_used_again_after_a_stream(serve: Serve, upstream: FakeUpstream) -> None:
+    proxy = serve({"plain": {"preset": "chat"}})  # of its own: another's pool may hold several to choose from
     upstream.on("plain", lambda _: stream([*spoken("Hi."), DONE, OpensLater(0.02)]))
     for _ in range(5):
         assert ask(proxy, streamed=True).status == 200
