@@ -3,7 +3,9 @@
 1. Nothing is cleared while the token limit holds, nor for the sake of one that protected messages alone exceed. The
    item limit is none of its business: clearing changes no number of items.
 2. Results are cleared oldest first, until the view is down to `trim_to` of the limit.
-3. All is done in one go of at least `clear_at_least` tokens, or nothing is: each go costs the prompt cache once.
+3. All is done in one go of at least `clear_at_least` tokens, or nothing is: each go costs the prompt cache once. Where
+   another trimmer follows, a go must also lead most of the way down, or that one cuts: else each request would clear a
+   little, and each would cost the cache.
 4. The newest `keep_tool_results` results stay, those of the tools in `exclude_tools`, and those of a group that is
    protected: the model has not read the newest ones yet. So do those of a group that the client broke.
 5. The placeholder names the tool and says how large the result was. If there is room it lists identifiers found in the
@@ -15,6 +17,7 @@
 from transom.policies.history import History
 from transom.policies.items import Message
 from transom.policies.ledger import identifiers
+from transom.policies.options import Policy
 from transom.policies.protection import Protection
 from transom.policies.substitution import substitute
 from transom.policies.trimmer import TrimRequest, TrimResult, unchanged
@@ -24,6 +27,7 @@ LONGEST_NAME = 64  # characters: the longest name of a tool that providers allow
 SMALLEST_RESULT = 20  # tokens: no placeholder is smaller
 IDENTIFIERS_TOKENS = 40  # the most a list of identifiers may count,
 IDENTIFIERS_SHARE = 8  # and this part of what is cleared
+LEAST_OF_THE_WAY = 0.75  # down to the low-water mark
 SEARCHED = 20_000  # characters of a result that are searched for identifiers
 
 
@@ -48,9 +52,16 @@ class ClearToolResults:
             if placeholder.tokens < message.tokens:
                 cleared[position] = placeholder
                 freed += message.tokens - placeholder.tokens
-        if not cleared or freed < policy.clear_at_least:
+        least = LEAST_OF_THE_WAY * (size.tokens - goal) if _is_followed(policy) else 0
+        if not cleared or freed < max(policy.clear_at_least, least):
             return unchanged(request)
         return TrimResult(request.view.substituted(cleared), trimmed=True, persist=True)
+
+
+def _is_followed(policy: Policy) -> bool:
+    """Tell whether another trimmer of the policy cuts where this one does too little."""
+    cutting = [name for name in policy.trimmers if name != "recall"]
+    return "clear_tool_results" in cutting[:-1]
 
 
 def _old_results(request: TrimRequest, guard: Protection) -> list[tuple[int, str]]:

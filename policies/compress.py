@@ -5,18 +5,26 @@ oldest first, to come down to `trim_to`: old turns, then older kept turns, then 
 the newest `keep_recent_iterations`. What is folded is always one run from the start; protected messages in it stay
 where they are, in order. Messages that an earlier cut removed without a summary are folded with the rest, so that no
 text is lost that a summary could have kept.
+
+No fold is made that would leave the conversation little room, or exceed the limit with what is protected. And `fill`
+puts a fold off while it takes little beside large pinned messages: a new summary stands in front of them, so that all
+of them is read anew at full price. The next trimmer cuts meanwhile, and the fold that comes takes that along.
 """
 
 from bisect import bisect_left
 from collections.abc import Iterator
+from dataclasses import replace
 
 from transom.policies.history import History
 from transom.policies.limits import Limits
+from transom.policies.options import Policy
 from transom.policies.protection import Protection
 from transom.policies.trimmer import TrimRequest, TrimResult, unchanged
 from transom.policies.view import Size, Summary, View
 
-LARGEST_FIXED_SHARE = 0.75  # of the token limit: preamble, pinned messages and a summary of its allowed size
+LARGEST_FIXED_SHARE = 0.75  # of the token limit: preamble, what stays beside the summary, and one of its allowed size
+SMALL_SHARE = 0.125  # of the token limit: pinned messages that are read anew for little
+WORTH_MOVING = 6  # what a fold takes, for each pinned token that has to be read anew behind the new summary
 
 
 class Compress:
@@ -33,7 +41,7 @@ class Compress:
             return unchanged(request)
         kept = stays(request, guard, upto)
         span = foldable(request.view, kept, upto)
-        if not span or not _worthwhile(request, guard, limits):
+        if not span or not _worthwhile(request, guard, limits, span, kept):
             return unchanged(request)
         broken = guard.broken()
 
@@ -120,10 +128,23 @@ def foldable(view: View, kept: list[int], upto: int) -> list[int]:
     return [p for p in range(upto) if p not in keep and (p >= already or view.keeps(p) or p in view.owed)]
 
 
-def _worthwhile(request: TrimRequest, guard: Protection, limits: Limits) -> bool:
-    """Refuse a fold whose fixed parts would leave too little of the limit for the conversation itself."""
+def _worthwhile(request: TrimRequest, guard: Protection, limits: Limits, span: list[int], kept: list[int]) -> bool:
+    """Refuse a fold that would leave too little of the limit, or that takes too little for its price."""
     if limits.tokens is None:
         return True
-    history = request.history
-    pinned = sum(history.messages[p].tokens for p in guard.pinned() if request.view.keeps(p))
-    return history.preamble_tokens + pinned + request.summary_tokens <= LARGEST_FIXED_SHARE * limits.tokens
+    history, summary = request.history, request.summary_tokens
+    pinned = [p for p in guard.pinned() if request.view.keeps(p)]
+    beside = sum(history.messages[p].tokens for p in {*kept, *pinned})
+    if history.preamble_tokens + beside + summary > LARGEST_FIXED_SHARE * limits.tokens:
+        return False
+    if guard.floor(replace(request.view, summary=None)).tokens + summary > limits.tokens:
+        return False
+    moved = sum(history.messages[p].tokens for p in pinned)
+    if moved <= SMALL_SHARE * limits.tokens or not _may_wait(request.policy):
+        return True
+    return sum(history.messages[p].tokens for p in span) >= WORTH_MOVING * moved
+
+
+def _may_wait(policy: Policy) -> bool:
+    """Tell whether a fold may be put off: another trimmer cuts meanwhile, and no number of turns is to be kept."""
+    return policy.keep_verbatim == "fill" and "truncate" in policy.trimmers

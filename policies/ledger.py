@@ -6,26 +6,31 @@ and the next call needs its number. So the values of what was folded are listed 
 1. From a tool call come its arguments, where they are JSON: strings and numbers, at any depth. A value counts when it
    could be typed into a later call: an identifier, or a name of a few words. Sentences, flags and short numbers do not.
 2. From a text (a tool result, a user message) come its first `MOST_OF_A_TEXT` words that join letters and digits,
-   addresses and paths.
+   addresses and paths; not moments and quantities (`10am`), and of one form no more than `MOST_ALIKE`: a long listing
+   of one kind of thing drives nothing else out.
 3. A value is listed once: under the name of the argument that held it last, or among those that were only seen.
 4. The newest come first. Values of calls and values only seen get half the room each, and what the others leave; names
    give way before identifiers, and older before newer.
-5. The section is one line: the names of arguments, each with its values, then what was only seen.
+5. What the summary's own text tells is not listed beside it and takes no room. It is remembered all the same: the next
+   text may leave it out.
+6. The section is one line: the names of arguments, each with its values, then what was only seen.
 """
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import islice
 
 from transom.policies.items import Call
 
-HEADING = "Identifiers from the messages summarised here, newest first:"
+HEADING = "Identifiers, newest first:"
 SEEN = "mentioned"
 LONGEST = 64  # characters of a value
 SHORTEST = 3
 MOST_WORDS = 4
 MOST_OF_A_TEXT = 12
+MOST_ALIKE = 4
 SEARCHED = 32_768  # characters of a call's arguments, or of a text, that are looked at
 DEEPEST = 8  # levels of arguments that are looked at
 SEPARATOR_TOKENS = 2
@@ -35,16 +40,21 @@ _BEFORE, _BEHIND = ":-#+", ".,:;-#+"  # what stands at the edges of a word witho
 _TELLING = re.compile(r"[\d@]|^[/\\]|[/\\].*[/\\.]|\..*[/\\]")  # a digit, an address, or a path: `and/or` is none
 _LETTER = re.compile(r"[^\W\d_]")
 _DIGIT = re.compile(r"\d")
+_DIGITS, _LETTERS = re.compile(r"\d+"), re.compile(r"[^\W\d_]+")
+_MOMENT = re.compile(r"\d{4}-\d\d-\d\dT[\d:.+-]*Z?")
+_QUANTITY = re.compile(r"\d{1,4}-?[a-z]{1,6}")
 
 
 def is_code(text: str) -> bool:
     """Tell whether a word is an id or code (letters and digits), an address or a path."""
-    return bool(_TELLING.search(text) and _LETTER.search(text))
+    return bool(_TELLING.search(text) and _LETTER.search(text)) and not (
+        _MOMENT.fullmatch(text) or _QUANTITY.fullmatch(text)
+    )
 
 
 def is_number(text: str) -> bool:
     """Tell whether a word is a number, date or time of at least three digits."""
-    return len(_DIGIT.findall(text)) >= 3 and not _LETTER.search(text)
+    return (len(_DIGIT.findall(text)) >= 3 and not _LETTER.search(text)) or bool(_MOMENT.fullmatch(text))
 
 
 def identifiers(text: str) -> Iterator[str]:
@@ -58,12 +68,12 @@ def identifiers(text: str) -> Iterator[str]:
 
 
 def merged(
-    old: Sequence[str], folded: Iterable[Call | str], count: Callable[[str], int], most_tokens: int
+    old: Sequence[str], folded: Iterable[Call | str], count: Callable[[str], int], most_tokens: int, told: str = ""
 ) -> tuple[str, ...]:
     """Add the values of what was newly folded to a list, and return what of it `most_tokens` hold.
 
-    `folded` are calls and texts in thread order. An entry is `argument=value`, or `=value` where it was only seen; the
-    newest come first.
+    `folded` are calls and texts in thread order; `told` is the summary's text, whose values take no room. An entry is
+    `argument=value`, or `=value` where it was only seen; the newest come first.
     """
     newest: dict[str, str] = {}  # value -> argument, the oldest first
     for entry in reversed(old):
@@ -74,20 +84,27 @@ def merged(
             newest.pop(value, None)
             newest[value] = argument
     found = list(newest.items())[::-1]
-    taken = _fitting(found, count, most_tokens)
+    written = {value for value, _ in found if _is_in(value, told)}
+    taken = written | _fitting([f for f in found if f[0] not in written], count, most_tokens)
     return tuple(f"{argument}={value}" for value, argument in found if value in taken)
 
 
-def section(entries: Sequence[str]) -> str:
-    """Write the list as one line of a summary; empty without entries."""
+def section(entries: Sequence[str], told: str = "") -> str:
+    """Write the list as one line of a summary, without what its text `told` holds; empty without entries."""
     values: dict[str, list[str]] = {}
     for entry in entries:
         argument, _, value = entry.partition("=")
-        values.setdefault(argument, []).append(value)
+        if not _is_in(value, told):
+            values.setdefault(argument, []).append(value)
     seen = values.pop("", [])
     listed = [f"{argument}: {', '.join(used)}" for argument, used in values.items()]
     listed += [f"{SEEN}: {', '.join(seen)}"] if seen else []
     return f"{HEADING} {'; '.join(listed)}" if listed else ""
+
+
+def _is_in(value: str, text: str) -> bool:
+    """Tell whether a value stands in a text, and not as a part of a longer word."""
+    return value in text and bool(re.search(rf"(?<!\w){re.escape(value)}(?!\w)", text))
 
 
 def _fitting(found: list[tuple[str, str]], count: Callable[[str], int], most_tokens: int) -> set[str]:
@@ -114,8 +131,18 @@ def _is_identifier(text: str) -> bool:
 
 def _seen(text: str, known: dict[str, str]) -> list[tuple[str, str]]:
     """Return the codes of a text that no call has used, backwards: what a text names first counts as newest."""
-    codes = (w for w in identifiers(text[:SEARCHED]) if is_code(w))
-    return [("", w) for w in islice(codes, MOST_OF_A_TEXT) if not known.get(w)][::-1]
+    codes = islice(_unlike(w for w in identifiers(text[:SEARCHED]) if is_code(w)), MOST_OF_A_TEXT)
+    return [("", w) for w in codes if not known.get(w)][::-1]
+
+
+def _unlike(words: Iterable[str]) -> Iterator[str]:
+    """Leave out what follows the first `MOST_ALIKE` words of one form: a long listing of one kind of thing."""
+    met: Counter[str] = Counter()
+    for word in words:
+        form = _LETTERS.sub("a", _DIGITS.sub("0", word))
+        met[form] += 1
+        if met[form] <= MOST_ALIKE:
+            yield word
 
 
 def _used(call: Call) -> Iterator[tuple[str, str]]:

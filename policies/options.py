@@ -30,6 +30,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "strategy": "context_window",
         "max_tokens": "auto",
         "keep_verbatim": "fill",
+        "trim_to": 0.5,
+        "keep_recent_iterations": 2,
         "max_tool_calls_per_turn": 100,
     },
     "agent": {
@@ -37,6 +39,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "max_tokens": "auto",
         "keep_verbatim": "fill",
         "keep_first_turns": 1,
+        "trim_to": 0.5,
+        "keep_recent_iterations": 2,
         "max_tool_calls_per_turn": None,
         "max_repeated_tool_calls": 8,
     },
@@ -44,6 +48,8 @@ PRESETS: dict[str, dict[str, object]] = {
         "strategy": ("compress", "truncate", "recall"),
         "max_tokens": "auto",
         "keep_verbatim": "fill",
+        "trim_to": 0.5,
+        "keep_recent_iterations": 2,
         "max_tool_calls_per_turn": 100,
     },
 }
@@ -182,7 +188,8 @@ class Policy(BaseModel):
     summary_max_tokens: int | None = Field(
         default=None,
         ge=1,
-        description="Size of a summary; null: an eighth of the limit within 256 and 2,048, without one 1,024.",
+        description="Size of a summary's text; null: an eighth of the limit within 256 and 2,048, less under a large "
+        "preamble; without a limit 1,024.",
         json_schema_extra={"unit": "tokens"},
     )
     summary_wait: float = Field(
@@ -240,7 +247,8 @@ class Policy(BaseModel):
     clear_at_least: int = Field(
         default=0,
         ge=0,
-        description="`clear_tool_results` clears this much at once or nothing.",
+        description="`clear_tool_results` clears this much at once or nothing; where another trimmer follows, at least "
+        "most of the way to `trim_to`.",
         json_schema_extra={"unit": "tokens"},
     )
     recall_tokens: int = Field(

@@ -63,6 +63,11 @@ class Protection:
                     found.append(group.members[0])
         return found
 
+    def fixed(self, view: View) -> int:
+        """Return the tokens of the preamble and of the pinned messages that a view keeps."""
+        pinned = (self._history.messages[p].tokens for p in self.pinned() if view.keeps(p))
+        return self._history.preamble_tokens + sum(pinned)
+
     def positions(self, end: int | None = None) -> list[int]:
         """Return the positions of protected messages before `end`, ascending."""
         limit = len(self._history) if end is None else end

@@ -18,7 +18,7 @@ from dataclasses import dataclass, replace
 from hashlib import blake2b
 
 from transom.policies.passages import Passage, Passages, full_text
-from transom.policies.search import Match, query_terms, ranked
+from transom.policies.search import Match, coverage, query_terms, ranked
 from transom.policies.trimmer import TrimRequest, TrimResult, unchanged
 from transom.policies.view import Recalled
 
@@ -58,9 +58,10 @@ def recall(request: TrimRequest, passages: Passages) -> Recalled | None:
     room = request.policy.recall_tokens
     if limits.tokens is not None:
         room = min(room, limits.tokens - size.tokens)
-    query = query_terms(request.content(history.messages[last]))
+    text = request.content(history.messages[last])
+    query = query_terms(text)
     found = _findable(request, passages, last) if query else []
-    return _Quoting(request, last, room).quoted(ranked(query, found, last))
+    return _Quoting(request, last, room).quoted(ranked(query, found, last, coverage(text)))
 
 
 def _findable(request: TrimRequest, passages: Passages, last: int) -> list[tuple[int, Passage]]:

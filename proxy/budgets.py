@@ -8,14 +8,11 @@ from transom.policies.options import Policy
 from transom.policies.view import Size
 from transom.proxy.config.settings import Route
 
-POLICY_VERSION = b"1"  # part of every step's key: change it when the same policy starts to send other bytes
+POLICY_VERSION = b"2"  # part of every step's key: change it when the same policy starts to send other bytes
 TIMING_ONLY = {  # keys that cannot change the bytes sent
     "summary_wait", "summary_timeout", "compact_at", "min_span_tokens", "percent", "enforce", "preset", "on_tool_limit",
 }  # fmt: skip
 MOST_POLICIES = 1_000
-SUMMARY_TOKENS = (256, 2_048)
-LEDGER_SHARE = 0.5  # of a summary's allowance, in addition to it
-SUMMARY_TOKENS_WITHOUT_LIMIT = 1_024
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,7 +33,8 @@ class Budget:
     note: Size = Size(0, 0)
     spare: Size = Size(0, 0)
     tokens: tuple[int, ...] = field(init=False)  # the token limits in o200k tokens of messages
-    limits: Limits = field(init=False)  # what a view must hold to fit
+    limits: Limits = field(init=False)  # what a view is cut to
+    most_sent: Limits = field(init=False)  # what is sent must hold, with what recall brought back
 
     def __post_init__(self) -> None:
         """Work out what every step of a request asks for."""
@@ -47,15 +45,22 @@ class Budget:
         if self.window is not None:
             found.append(max(0, int((self.window - self.reserve) / self.factor) - self.overhead))
         object.__setattr__(self, "tokens", tuple(found))
-        object.__setattr__(self, "limits", self._limits(found))
+        object.__setattr__(self, "limits", self._limits(found, self.note + self.spare))
+        object.__setattr__(self, "most_sent", self._limits(found, self.note))
 
     def reachable(self, floor: Size) -> Limits:
-        """The limits worth cutting for: those that what is never removed does not exceed by itself."""
-        needed = floor + self.note
-        return self._limits([t for t in self.tokens if t >= needed.tokens]).reachable(floor)
+        """The limits worth cutting for: those that what is never removed does not exceed by itself.
 
-    def _limits(self, tokens: list[int]) -> Limits:
-        aside = self.note + self.spare
+        What is set aside for recall is given up before a limit is: it brings something back only where there is room.
+        """
+        needed = floor + self.note
+        tokens = [t for t in self.tokens if t >= needed.tokens]
+        with_spare = self._limits(tokens, self.note + self.spare)
+        if with_spare.hold(floor):
+            return with_spare
+        return self._limits(tokens, self.note).reachable(floor)
+
+    def _limits(self, tokens: list[int], aside: Size) -> Limits:
         return Limits(
             min(tokens) - aside.tokens if tokens else None,
             None if self.items is None else self.items - aside.items,
@@ -93,11 +98,6 @@ def budget_for(
     )
 
 
-def ledger_allowance(summary_tokens: int) -> int:
-    """Return how many tokens of a summary message list the identifiers that were folded, beside its text."""
-    return int(summary_tokens * LEDGER_SHARE)
-
-
 def _reserve(policy: Policy, window: int | None, output_limit: int | None) -> int:
     """Return what is kept for the answer, but no reserve that leaves messages no room.
 
@@ -107,16 +107,6 @@ def _reserve(policy: Policy, window: int | None, output_limit: int | None) -> in
     if window is None or (output_limit is not None and output_limit < window):
         return wanted
     return min(wanted, window // 2)
-
-
-def summary_allowance(policy: Policy, limits: Limits) -> int:
-    """Return how many tokens the text of a summary may have (01-window: an eighth of the limit, within bounds)."""
-    if policy.summary_max_tokens is not None:
-        return policy.summary_max_tokens
-    if limits.tokens is None:
-        return SUMMARY_TOKENS_WITHOUT_LIMIT
-    low, high = SUMMARY_TOKENS
-    return min(max(limits.tokens // 8, low), high)
 
 
 _written: dict[int, tuple[Policy, bytes]] = {}  # by identity; the policy is held, so that its id stays its own

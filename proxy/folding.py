@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Protocol
 
+from transom.policies.summary_size import SummarySize
 from transom.policies.view import Summary, View
 from transom.proxy.passes import Pass
 from transom.storage.rows import SummaryRow
@@ -21,7 +22,7 @@ class FoldJob:
     upto: int
     placed: Callable[[Summary], View]
     over_tokens: bool  # whether the token limit is exceeded, or only the item limit
-    allowance: int  # tokens of the summary's text
+    size: SummarySize
     current_turn: bool  # whether work done since the last user message is in it
     wait_s: float  # how long the one who asks waits
 
@@ -62,7 +63,7 @@ class Folding:
         self._wait_s = wait_s
         self.view = View()
         self.over_tokens = False
-        self.allowance = 0
+        self.size = SummarySize()
         self.made = False
         self.failed = False
         self.waited_s = 0.0
@@ -87,7 +88,7 @@ class Folding:
             upto=end,
             placed=placed or self._standard(span, end),
             over_tokens=self.over_tokens,
-            allowance=self.allowance,
+            size=self.size,
             current_turn=last_user is not None and end > last_user,
             wait_s=self._wait_s,
         )
@@ -135,7 +136,7 @@ class Rehearsal(Folding):
         self, span: Sequence[int], upto: int | None = None, placed: Callable[[Summary], View] | None = None
     ) -> Summary | None:
         self.made = True
-        return Summary(b"rehearsal", "", self.allowance, span[-1] + 1 if upto is None else upto)
+        return Summary(b"rehearsal", "", self.size.text, span[-1] + 1 if upto is None else upto)
 
 
 class _Nobody:

@@ -19,7 +19,6 @@ from transom.policies import constraints, ledger, render
 from transom.policies.items import Call, Message
 from transom.policies.view import View
 from transom.proxy import recipes
-from transom.proxy.budgets import ledger_allowance
 from transom.proxy.config.settings import Model
 from transom.proxy.folding import FoldJob, as_summary
 from transom.proxy.logs import describe
@@ -263,9 +262,10 @@ class Summariser:
         folded: list[Call | str] = []
         for message in messages:
             folded += [*message.calls, *self._spoken(message).texts]
-        values = ledger.merged(seen, folded, self._count, ledger_allowance(job.allowance))
-        quoted = constraints.section(carried)
-        text = render.summary_text(body or "", ledger.section(values), quoted, current_turn=job.current_turn)
+        told = body or ""
+        values = ledger.merged(seen, folded, self._count, job.size.ledger, told)
+        listed, quoted = ledger.section(values, told), constraints.section(carried)
+        text = render.summary_text(told, listed, quoted, current_turn=job.current_turn)
         row = SummaryRow(
             id=secrets.token_bytes(16),
             session=request.state.id,
@@ -279,7 +279,7 @@ class Summariser:
             constraints=carried,
             ledger=values,
         )
-        self._check_size(job, row, body or "")
+        self._check_size(job, row, told)
         return row
 
     def _check_size(self, job: FoldJob, row: SummaryRow, body: str) -> None:
@@ -287,15 +287,16 @@ class Summariser:
         if job.over_tokens:
             if row.tokens >= job.replaced_tokens:
                 raise SummaryFailed("rejected", "the summary is not smaller than what it replaces")
-        elif self._count(body) > job.allowance:
+        elif self._count(body) > job.size.text:
             raise SummaryFailed("rejected", "the summary is larger than summary_max_tokens")
 
     async def _one_call(self, job: FoldJob, previous: str | None, chunk: str) -> str:
         """Make one call; an answer that ran into its limit is asked for once more at half the length, then cut."""
-        for limit in (job.allowance, max(1, job.allowance // 2)):
+        most = job.size.text
+        for limit in (most, max(1, most // 2)):
             nonce = secrets.token_hex(8)
             instruction, record = render.summary_request(previous, chunk, nonce=nonce, limit=limit)
-            reply = await self._call(job, instruction, record, job.allowance)
+            reply = await self._call(job, instruction, record, most)
             if reply.failure is not None:
                 raise SummaryFailed("failed", reply.failure)
             if not reply.text.strip():
@@ -316,11 +317,11 @@ class Summariser:
         said = [text for s in spoken if s.role == "user" for text in s.texts]
         room = self._room(job, model, previous)
         if room is None:
-            return [render.transcript(spoken)], said
+            return [render.transcript(spoken, job.size.result)], said
         chunks: list[list[str]] = [[]]
         left = room
         for one in spoken:
-            text = self._shortened(render.transcript([one]), room)
+            text = self._shortened(render.transcript([one], job.size.result), room)
             need = self._count(text) + 2
             if need > left and chunks[-1]:
                 chunks.append([])
@@ -333,8 +334,8 @@ class Summariser:
         window = self._window(model)
         if window is None:
             return None
-        answer = job.allowance + (REASONING_TOKENS if model.reasons else 0)
-        carried = max(self._count(previous or ""), job.allowance)
+        answer = job.size.text + (REASONING_TOKENS if model.reasons else 0)
+        carried = max(self._count(previous or ""), job.size.text)
         return max(SMALLEST_CHUNK, window - answer - carried - PROMPT_TOKENS)
 
     def _shortened(self, text: str, room: int) -> str:

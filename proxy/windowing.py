@@ -16,17 +16,16 @@ from transom.policies.items import Message
 from transom.policies.limits import Limits
 from transom.policies.options import SUMMARIZING, Policy
 from transom.policies.protection import Protection, settled
+from transom.policies.summary_size import summary_size
 from transom.policies.trimmer import Trimmer, TrimRequest
 from transom.policies.truncate import Truncate
 from transom.policies.view import WHOLE, Size, Summary, View
 from transom.proxy import recipes
-from transom.proxy.budgets import ledger_allowance, summary_allowance
 from transom.proxy.folding import Background, Folding, Rehearsal, Summaries, as_summary
 from transom.proxy.passes import Decision, Pass, before
 from transom.proxy.threads import SessionState
 from transom.storage.rows import BaselineRow, StepRow
 
-FRAME_TOKENS = 96  # what label and frame of a summary message add to its text, generously
 NEAR_LIMIT = 0.95  # from here on a request is recorded before it is sent: a learned factor may tip it over next time
 LABELS = {"compress": "compressed", "summarize": "compressed", "clear_tool_results": "cleared", "recall": "recalled"}
 ALWAYS = frozenset({"count"})  # trimmers that act on every request, over a limit or not
@@ -80,7 +79,7 @@ class Windowing:
             return None
         view, labels = found
         sent = view.size(request.history)
-        over = not request.budget.limits.hold(sent)
+        over = not request.budget.most_sent.hold(sent)
         return Decision(view, before(request), sent, ["replayed", *labels], over_budget=over)
 
     async def _decided(self, request: Pass) -> Decision:
@@ -124,16 +123,17 @@ class Windowing:
         return decision
 
     async def _run(self, request: Pass, decision: Decision, folding: Folding, keep: KeepCut) -> None:
-        limits, names = request.budget.limits, request.route.policy.trimmers
+        limits, most = request.budget.limits, request.budget.most_sent
+        names = request.route.policy.trimmers
         if not limits.hold(decision.sent) and await folding.join():
             # Somebody else's fold of this thread is done: what it left is where this request starts from.
             decision.view = self.starting_view(request)
             decision.sent = decision.view.size(request.history)
         if not limits.hold(decision.sent) or not ALWAYS.isdisjoint(names):
             await self._trim(request, decision, folding, keep)
-        if not limits.hold(decision.sent) and request.route.policy.on_unfit == "clip":
-            await self._clip(request, decision, limits)
-        decision.over_budget = not limits.hold(decision.sent)
+        if not most.hold(decision.sent) and request.route.policy.on_unfit == "clip":
+            await self._clip(request, decision, most)
+        decision.over_budget = not most.hold(decision.sent)
         if "recall" in names:
             await self._recall(request, decision, folding)
         if limits.tokens is not None and decision.sent.tokens > NEAR_LIMIT * limits.tokens:
@@ -168,13 +168,14 @@ class Windowing:
     async def _trim(self, request: Pass, decision: Decision, folding: Folding, keep: KeepCut) -> None:
         """Run the trimmers in order, each on what the one before left, until every limit holds."""
         policy = request.route.policy
-        limits = request.budget.reachable(Protection(request.history, policy).floor(decision.view))
+        guard = Protection(request.history, policy)
+        limits = request.budget.reachable(guard.floor(decision.view))
         persist = True
         for name, trimmer in self._trimmers(policy.trimmers):
             if name == "recall" or (limits.hold(decision.sent) and name not in ALWAYS):
                 continue
             folding.view, folding.over_tokens = decision.view, limits.over_tokens(decision.sent)
-            folding.allowance = summary_allowance(policy, limits)
+            folding.size = summary_size(policy, limits, guard.fixed(decision.view))
             result = await trimmer.trim(self._trim_request(request, decision.view, limits, policy, folding))
             persist = persist and not folding.failed
             if result.trimmed:
@@ -185,8 +186,8 @@ class Windowing:
         decision.waited_s = folding.waited_s
 
     def _trim_request(self, request: Pass, view: View, limits: Limits, policy: Policy, folding: Folding) -> TrimRequest:
-        largest = folding.allowance + ledger_allowance(folding.allowance) + FRAME_TOKENS
-        return TrimRequest(request.history, view, limits, policy, largest, folding, self._count, self._content)
+        most = folding.size.message
+        return TrimRequest(request.history, view, limits, policy, most, folding, self._count, self._content)
 
     async def _clip(self, request: Pass, decision: Decision, limits: Limits) -> None:
         """Shorten what cannot be removed; with that done a cut may be worth it again."""
@@ -210,12 +211,15 @@ class Windowing:
         if thread.recalled is None or thread.recalled[0] != turn:
             for name, trimmer in self._trimmers(request.route.policy.trimmers):
                 if name == "recall":
-                    limits = Limits(decision.sent.tokens + request.route.policy.recall_tokens)
+                    limits = request.budget.most_sent
                     trim = self._trim_request(request, decision.view, limits, request.route.policy, folding)
                     thread.recalled = (turn, (await trimmer.trim(trim)).view.recalled)
         recalled = thread.recalled[1] if thread.recalled is not None else None
-        if recalled is not None and decision.view.keeps(recalled.before):
-            _apply(request, decision, "recall", replace(decision.view, recalled=recalled))
+        if recalled is None or not decision.view.keeps(recalled.before):
+            return
+        view = replace(decision.view, recalled=recalled)
+        if request.budget.most_sent.hold(view.size(request.history)):  # the turn may have grown since
+            _apply(request, decision, "recall", view)
             decision.removed.pop("recall", None)
 
     async def fold_ahead(self, request: Pass, size: Size) -> None:
@@ -235,7 +239,7 @@ class Windowing:
         view = self.starting_view(request)
         folding = Background(request, self._summaries)
         folding.view, folding.over_tokens = view, limits.tokens is not None and size.tokens > mark * limits.tokens
-        folding.allowance = summary_allowance(policy, limits)
+        folding.size = summary_size(policy, limits, Protection(request.history, policy).fixed(view))
         for name, trimmer in self._trimmers(policy.trimmers):
             if name in SUMMARIZING:
                 await trimmer.trim(self._trim_request(request, view, low, ahead, folding))

@@ -363,7 +363,23 @@ def check_unfolded(case: Case, step: Step, writer: Writer) -> None:
     unprotected = set(range(already, upto)) - reading.protected - torn
     fixed = reading.protected | torn
     idle = not any(over) or not unprotected or _is_cramped(case, writer, fixed, limits[0])
+    idle = idle or any(_may_wait(case, step, end, limits[0]) for end in range(already + 1, upto + 1))
     must(idle, "what is old is folded", upto)
+
+
+def _may_wait(case: Case, step: Step, end: int, tokens: int | None) -> bool:
+    """Tell whether a fold up to here takes little beside pinned messages of more than an eighth of the limit."""
+    if case.policy.keep_verbatim == "turns" or tokens is None:
+        return False
+    reading, messages = case.reading, case.history.messages
+    before = set(step.before.positions(len(messages)))
+    torn = {p for p in range(end) if max(reading.group(reading.leader[p])) >= end}
+    pinned = {p for p in reading.users if reading.turn[p] <= case.policy.keep_first_turns} & before
+    moved = sum(messages[p].tokens for p in pinned)
+    known = set(range(step.before.summary.upto)) - before - step.before.owed if step.before.summary else set()
+    stays = (reading.protected | torn) & before
+    taken = sum(messages[p].tokens for p in range(end) if p not in stays | known)
+    return moved > tokens / 8 and taken < 6 * moved
 
 
 def _is_cramped(case: Case, writer: Writer, fixed: set[int], tokens: int | None) -> bool:

@@ -183,3 +183,22 @@ def test_whatever_the_history_only_old_results_change_and_only_to_less(
         saved = history.total_tokens - done.view.size(history).tokens
         assert done.trimmed == (saved > 0)
         assert not done.trimmed or saved >= chosen.clear_at_least
+
+
+AGENT = ("clear_tool_results", "compress", "truncate")
+
+
+@pytest.mark.parametrize(("tokens", "clears"), [(40, False), (100, True)])
+def test_rule_3_where_another_trimmer_follows_a_go_leads_most_of_the_way_down(tokens: int, clears: bool) -> None:
+    said = assistant("b", 640 - 6 * tokens)  # the results are more or less of what there is
+    history = thread(user("a", 10), *rounds(6, tokens), said, user("c", 10))
+    assert history.total_tokens == 720
+    done = cleared(history, 700, trim_to=0.5, strategy=AGENT)
+    assert done.trimmed is clears
+    assert cleared(history, 700, trim_to=0.5, strategy=(*AGENT[:1],)).trimmed
+    assert cleared(history, 700, trim_to=0.5, strategy=(*AGENT[1:], "clear_tool_results")).trimmed
+
+
+def test_rule_3_recall_is_no_trimmer_that_follows() -> None:
+    history = thread(user("a", 10), *rounds(6, 40), assistant("b", 400), user("c", 10))
+    assert cleared(history, 700, trim_to=0.5, strategy=("clear_tool_results", "recall")).trimmed

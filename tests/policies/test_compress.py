@@ -261,6 +261,56 @@ def test_pinned_messages_are_fixed_wherever_they_stand() -> None:
     assert not compressed(history, limits=Limits(tokens=90), policy=pinned).trimmed
 
 
+def test_no_summary_is_made_that_would_keep_the_rest_from_fitting() -> None:
+    chosen = policy(keep_verbatim="fill", keep_recent_iterations=1)
+    history = thread(user("now", 10), *iterations(4), call("c5", 10), result("c5", tokens=75))
+    writer = Writer()
+    # The last user message, the open round and a summary of 8 are 103 of 100: with a summary nothing could fit.
+    assert not compressed(history, limits=Limits(tokens=100), policy=chosen, writer=writer).trimmed
+    assert writer.asked == []
+    assert compressed(history, limits=Limits(tokens=103), policy=chosen).trimmed
+
+
+# What a fold takes, against what it moves
+
+ORDER = policy(keep_verbatim="fill", keep_recent_iterations=1, keep_first_turns=1, trim_to=0.5)
+
+
+@pytest.mark.parametrize(("rounds", "folds"), [(6, False), (11, True)])
+def test_a_fold_waits_until_it_takes_enough_beside_a_large_pinned_message(rounds: int, folds: bool) -> None:
+    history, writer = thread(user("order", 30), *iterations(rounds)), Writer()
+    done = compressed(history, limits=Limits(tokens=120), policy=ORDER, writer=writer)  # six times 30 are due
+    assert (done.trimmed, len(writer.asked)) == (folds, folds)
+
+
+def test_meanwhile_the_next_trimmer_cuts_and_the_fold_takes_along_what_was_cut() -> None:
+    session, limits = Session(), Limits(120)
+    for count in range(1, 14):
+        decided = session.request(thread(user("order", 30), *iterations(count)), limits, ORDER)
+        assert decided.view.keeps(0)
+    first, *_ = session.writer.asked
+    assert len(session.writer.asked) == 1
+    assert first.span[0] == 1
+    assert first.span == tuple(range(1, first.upto))
+
+
+@pytest.mark.parametrize(
+    "chosen",
+    [
+        policy(keep_verbatim="fill", keep_recent_iterations=1, keep_first_turns=1, strategy="compress"),
+        policy(keep_verbatim="fill", keep_recent_iterations=1),
+    ],
+)
+def test_a_fold_waits_for_no_other_reason(chosen: object) -> None:
+    history = thread(user("order", 30), *iterations(6))
+    assert compressed(history, limits=Limits(tokens=120), policy=chosen).trimmed
+
+
+def test_nor_beside_a_small_pinned_message() -> None:
+    history = thread(user("order", 15), *iterations(6))
+    assert compressed(history, limits=Limits(tokens=120), policy=ORDER).trimmed
+
+
 # A second fold
 
 

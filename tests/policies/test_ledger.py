@@ -9,6 +9,7 @@ from transom.policies.items import Call
 from transom.policies.ledger import (
     HEADING,
     LONGEST,
+    MOST_ALIKE,
     MOST_OF_A_TEXT,
     SEARCHED,
     identifiers,
@@ -26,8 +27,13 @@ def made(tool: str = "find", **arguments: object) -> Call:
     return Call("c", tool, json.dumps(arguments))
 
 
-def listed(*folded: Call | str, old: tuple[str, ...] = (), room: int = ROOM) -> tuple[str, ...]:
-    return merged(old, folded, words, room)
+def listed(*folded: Call | str, old: tuple[str, ...] = (), room: int = ROOM, told: str = "") -> tuple[str, ...]:
+    return merged(old, folded, words, room, told)
+
+
+def unlike(number: int) -> str:
+    """Return one of many codes of different forms."""
+    return "-".join(["A1" for _ in range(number % 9)] + [f"b{number}c" for _ in range(number // 9 + 1)])
 
 
 @pytest.mark.parametrize(
@@ -42,6 +48,23 @@ def test_codes_addresses_and_paths_are_codes(value: str) -> None:
 def test_long_numbers_and_dates_are_numbers(value: str) -> None:
     assert is_number(value)
     assert not is_code(value)
+
+
+@pytest.mark.parametrize("value", ["2024-05-09T15:14:07", "2024-05-09T15:14:07.5+02:00", "2024-05-09T15:14Z"])
+def test_moments_are_numbers(value: str) -> None:
+    assert is_number(value)
+    assert not is_code(value)
+
+
+@pytest.mark.parametrize("value", ["24-hour", "10am", "2nd", "500ms", "12px"])
+def test_quantities_are_neither(value: str) -> None:
+    assert not is_code(value)
+    assert not is_number(value)
+
+
+@pytest.mark.parametrize("value", ["4x4x4", "3f2a", "12345abc", "82K959", "1st-offer", "7zip.exe"])
+def test_what_only_begins_like_a_quantity_is_a_code(value: str) -> None:
+    assert is_code(value)
 
 
 @pytest.mark.parametrize("value", ["word", "and/or", "12", "_", "read_file", "e.g."])
@@ -97,9 +120,15 @@ def test_rule_2_of_a_text_come_codes_and_no_numbers() -> None:
 
 
 def test_rule_2_the_first_few_of_a_text() -> None:
-    found = listed(" ".join(f"HAT{n:03}" for n in range(100)))
-    assert found == tuple(f"=HAT{n:03}" for n in range(MOST_OF_A_TEXT))
+    codes = [unlike(n) for n in range(100)]
+    assert listed(" ".join(codes)) == tuple(f"={code}" for code in codes[:MOST_OF_A_TEXT])
     assert listed(" " * SEARCHED + "HAT001") == ()
+
+
+def test_rule_2_of_a_listing_of_like_things_only_a_few() -> None:
+    flights = [f"HAT{n:03}" for n in range(100)]
+    found = listed(f"{' '.join(flights)} gift_card_71 mia_li_36")
+    assert found == (*(f"={flight}" for flight in flights[:MOST_ALIKE]), "=gift_card_71", "=mia_li_36")
 
 
 def test_rule_3_a_value_is_listed_once_under_its_last_name() -> None:
@@ -133,7 +162,7 @@ def test_rule_4_the_oldest_give_way() -> None:
 
 def test_rule_4_names_give_way_before_identifiers() -> None:
     calls = [made(code=f"HAT{n:03}", name="Mia Li") for n in range(5)]
-    found = listed(*calls, room=30)
+    found = listed(*calls, room=24)
     assert set(found) == {f"code=HAT{n:03}" for n in range(5)}
 
 
@@ -149,7 +178,23 @@ def test_rule_4_and_what_the_others_leave() -> None:
     assert len(listed(*(made(a=f"HAT{n:03}") for n in range(100)), room=60)) > 14
 
 
-def test_rule_5_the_section_is_one_line() -> None:
+def test_rule_5_what_the_text_tells_is_not_listed_beside_it() -> None:
+    told = "Mia booked HAT002 (not HAT0011)."
+    entries = listed(made(flight="HAT001"), made(flight="HAT002"), told=told)
+    assert section(entries, told) == f"{HEADING} flight: HAT001"
+
+
+def test_rule_5_what_the_text_tells_takes_no_room_and_is_remembered_for_a_text_that_does_not() -> None:
+    flights = [f"HAT{n:03}" for n in range(100)]
+    calls = [made(flight=flight) for flight in flights]
+    alone, told = listed(*calls, room=30), " ".join(flights[:20])
+    entries = listed(*calls, room=30, told=told)
+    assert len(entries) == len(alone) + 20
+    assert section(entries, told) == section(alone)
+    assert listed(old=entries, room=30) == alone
+
+
+def test_rule_6_the_section_is_one_line() -> None:
     entries = ("flight=HAT002", "user=mia", "=W1234", "flight=HAT001", "=a@b.de")
     assert section(entries) == f"{HEADING} flight: HAT002, HAT001; user: mia; mentioned: W1234, a@b.de"
     assert section(("=W1234",)) == f"{HEADING} mentioned: W1234"
@@ -162,12 +207,12 @@ folded = st.lists(
 
 
 @PROFILE
-@given(folded, folded, st.integers(0, 60))
+@given(folded, folded, st.integers(0, 60), st.text(max_size=60))
 def test_whatever_is_folded_the_section_fits_and_nothing_is_listed_twice(
-    first: list[Call | str], second: list[Call | str], room: int
+    first: list[Call | str], second: list[Call | str], room: int, told: str
 ) -> None:
-    entries = listed(*second, old=listed(*first, room=room), room=room)
+    entries = listed(*second, old=listed(*first, room=room), room=room, told=told)
     values = [entry.partition("=")[2] for entry in entries]
     assert len(set(values)) == len(values)
-    assert words(section(entries)) <= room
-    assert listed(old=entries, room=room) == entries
+    assert words(section(entries, told)) <= room
+    assert listed(old=entries, room=room, told=told) == entries

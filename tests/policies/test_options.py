@@ -9,6 +9,7 @@ from pydantic import ValidationError
 
 from transom.policies.options import PRESETS, TRIMMERS, Policy, resolve_policy
 
+AUTO = {"max_tokens": "auto", "keep_verbatim": "fill", "trim_to": 0.5, "keep_recent_iterations": 2}
 SEED_DEFAULTS = {
     "preset": None,
     "strategy": "context_window",
@@ -59,27 +60,18 @@ def test_defaults() -> None:
     ("preset", "changed"),
     [
         ("voice", {"max_tokens": 4000, "max_context_items": 20}),
-        ("chat", {"max_tokens": "auto", "keep_verbatim": "fill", "max_tool_calls_per_turn": 100}),
+        ("chat", {**AUTO, "max_tool_calls_per_turn": 100}),
         (
             "agent",
             {
+                **AUTO,
                 "strategy": ("clear_tool_results", "compress", "truncate"),
-                "max_tokens": "auto",
-                "keep_verbatim": "fill",
                 "keep_first_turns": 1,
                 "max_tool_calls_per_turn": None,
                 "max_repeated_tool_calls": 8,
             },
         ),
-        (
-            "recall",
-            {
-                "strategy": ("compress", "truncate", "recall"),
-                "max_tokens": "auto",
-                "keep_verbatim": "fill",
-                "max_tool_calls_per_turn": 100,
-            },
-        ),
+        ("recall", {**AUTO, "strategy": ("compress", "truncate", "recall"), "max_tool_calls_per_turn": 100}),
     ],
 )
 def test_presets(preset: str, changed: dict[str, object]) -> None:
@@ -239,7 +231,7 @@ def test_caps_count_under_none_only_when_written(mapping: dict[str, Any], caps: 
             {"strategy": "token_budget", "max_context_items": 5, "max_tool_calls_per_turn": 9},
             ("token_budget knows no item limit",),
         ),
-        ({"preset": "chat", "compact_at": 0.7}, ("compact_at 0.7 is not above trim_to 0.7",)),
+        ({"preset": "chat", "compact_at": 0.5}, ("compact_at 0.5 is not above trim_to 0.5",)),
         ({"preset": "chat", "compact_at": None}, ()),
     ],
 )

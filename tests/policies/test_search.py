@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from transom.policies.passages import split
-from transom.policies.search import MOST_TERMS, RELATIVE, query_terms, ranked
+from transom.policies.search import MOST_TERMS, RELATIVE, coverage, query_terms, ranked
 
 PROFILE = settings.get_profile("policies")
 FILLER = [f"we talked about {thing} for a while and it was nice" for thing in ("rain", "food", "work", "music", "cars")]
@@ -91,3 +91,17 @@ def test_whatever_is_searched_matches_are_ordered_and_hold_a_term(texts: list[st
     assert scores == sorted(scores, reverse=True)
     assert all(score >= scores[0] * RELATIVE > 0 for score in scores)
     assert all(f"\n{m.rarest}\n" in m.passage.terms for m in matches)
+
+
+def test_rule_3_who_tells_something_needs_more_of_a_match_than_who_asks() -> None:
+    assert coverage("Where is the key") > coverage("Where is the key?")
+    asked = [coverage(text) for text in ("鍵はどこ\uff1f", "\u0623\u064a\u0646\u061f", "Where? Here.")]
+    assert asked == [coverage("?")] * 3
+
+
+def test_rule_3_the_share_that_must_match_is_the_callers() -> None:
+    query = query_terms("locker blue green yellow purple")
+    texts = ["the locker is open today", "blue sky all day", "green tea with milk", "yellow sun up high", "purple rain"]
+    found = [(place, passage) for place, text in enumerate(texts) for passage in split(text)]
+    assert {m.position for m in ranked(query, found, len(found), 0.1)} >= {0, 1, 2, 3}
+    assert ranked(query, found, len(found), 0.9) == []

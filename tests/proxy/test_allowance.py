@@ -10,6 +10,7 @@ from tests.policies.builders import user, words
 from tests.proxy.builders import MODEL, Talk, content, tenant
 from transom.policies.items import Message
 from transom.policies.render import Spoken
+from transom.policies.summary_size import SummarySize
 from transom.policies.view import Summary, View
 from transom.proxy.allowance import HOUR_S, HOURS, Allowance
 from transom.proxy.folding import FoldJob
@@ -41,7 +42,7 @@ class Spender:
     def job(self, most: int | None, name: str = "acme") -> FoldJob:
         talk = Talk(user("hello"))
         talk.tenant = tenant(name=name, summary_tokens_per_day=most)
-        return FoldJob(talk.request(), View(), (0,), 1, unplaced, True, 10, False, 0)
+        return FoldJob(talk.request(), View(), (0,), 1, unplaced, True, SummarySize(10), False, 0)
 
     async def call(self, most: int | None, **more: Any) -> SummaryReply | None:
         """Make a call; None where there are no tokens for it."""

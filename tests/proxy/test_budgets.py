@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from transom.policies.limits import Limits
 from transom.policies.options import resolve_policy
 from transom.policies.view import Size
-from transom.proxy.budgets import Budget, budget_for, cut_hash, ledger_allowance, policy_hash, summary_allowance
+from transom.proxy.budgets import Budget, budget_for, cut_hash, policy_hash
 from transom.proxy.config.settings import Model, Route
 
 MODEL = Model(name="m", provider="direct", upstream_model="m")
@@ -86,6 +86,22 @@ def test_a_limit_that_protected_messages_exceed_is_left_out() -> None:
     assert budget.reachable(Size(4001, 21)) == Limits(None, None)
 
 
+def test_room_for_recall_is_given_up_before_a_limit_is() -> None:
+    budget = Budget(1000, None, 0, 0, 5, spare=Size(400, 1))
+    assert budget.limits == budget.reachable(Size(600, 4)) == Limits(600, 4)
+    assert budget.most_sent == budget.reachable(Size(601, 4)) == Limits(1000, 5)
+    assert budget.reachable(Size(100, 5)) == Limits(1000, 5)
+    assert budget.reachable(Size(1001, 5)) == Limits(None, 5)
+    assert budget.reachable(Size(100, 6)) == Limits(1000, None)
+
+
+def test_the_room_for_a_note_is_not() -> None:
+    budget = Budget(1000, None, 0, 0, None, note=Size(30, 1), spare=Size(400, 1))
+    assert budget.most_sent == budget.reachable(Size(900, 1)) == Limits(970)
+    assert budget.reachable(Size(500, 1)) == Limits(570)
+    assert budget.reachable(Size(971, 1)) == Limits()
+
+
 SIZES = st.integers(0, 10**7)
 
 
@@ -100,23 +116,6 @@ def test_what_fits_by_our_count_fits_by_the_providers(
     assert tokens == 0 or (tokens + overhead) * factor <= window - reserve + 1e-6
 
 
-# ---------------------------------------------------------------------- summaries
-@pytest.mark.parametrize(
-    ("limit", "tokens"), [(None, 1024), (800, 256), (4000, 500), (100_000, 2048)], ids=["none", "low", "eighth", "high"]
-)
-def test_a_summary_gets_an_eighth_of_the_limit_within_bounds(limit: int | None, tokens: int) -> None:
-    assert summary_allowance(route().policy, Limits(limit)) == tokens
-
-
-def test_a_written_size_of_summaries_counts() -> None:
-    assert summary_allowance(route(summary_max_tokens=333).policy, Limits(4000)) == 333
-
-
-def test_the_ledger_has_its_room_beside_the_summary() -> None:
-    assert ledger_allowance(500) == 250
-
-
-# ---------------------------------------------------------------------- what names a decision
 CHANGES: dict[str, Callable[[], tuple[Route, Budget]]] = {
     "policy": lambda: (route(trim_to=0.5), held()),
     "model": lambda: (route(replace(MODEL, name="n")), held()),

@@ -7,6 +7,7 @@ import pytest
 
 from tests.policies.builders import exchanges, user
 from tests.proxy.builders import NoSummaries, Talk
+from transom.policies.summary_size import SummarySize
 from transom.policies.view import Summary, View
 from transom.proxy.folding import Background, Folding, FoldJob, Rehearsal
 from transom.proxy.passes import Pass
@@ -50,10 +51,10 @@ def folding(writer: Writer, request: Pass | None = None) -> Folding:
 async def test_a_wish_becomes_a_job() -> None:
     writer = Writer()
     asked = folding(writer)
-    asked.view, asked.over_tokens, asked.allowance = View(), True, 200
+    asked.view, asked.over_tokens, asked.size = View(), True, SummarySize(200)
     assert await asked([0, 1, 2, 3]) == Summary(ROW.id, "So far.", 6, 4)
     (job,) = writer.jobs
-    assert (job.span, job.upto, job.over_tokens, job.allowance, job.wait_s) == ((0, 1, 2, 3), 4, True, 200, 10)
+    assert (job.span, job.upto, job.over_tokens, job.size.text, job.wait_s) == ((0, 1, 2, 3), 4, True, 200, 10)
     assert (asked.made, asked.failed) == (True, False)
 
 
@@ -150,7 +151,7 @@ async def test_after_an_impatient_wait_no_second_fold_is_begun() -> None:
 # ---------------------------------------------------------------------- rehearsals, and ahead of need
 async def test_a_rehearsal_counts_a_summary_of_the_allowed_size_and_asks_nobody() -> None:
     asked = Rehearsal(talk().request())
-    asked.allowance = 200
+    asked.size = SummarySize(200)
     assert await asked([0, 1, 2]) == Summary(b"rehearsal", "", 200, 3)
     assert await asked([0], 5) == Summary(b"rehearsal", "", 200, 5)
     assert not await asked.join()

@@ -148,6 +148,21 @@ def test_a_hostile_transcript_cannot_close_its_fence(proxy: Proxy, upstream: Fak
     assert nonce != "0123456789abcdef"
 
 
+@pytest.mark.parametrize(("written", "shown"), [(200, 400), (1000, 2000)])
+def test_the_summariser_sees_as_much_of_a_result_as_its_summary_has_room_for(
+    serve: Serve, upstream: FakeUpstream, written: int, shown: int
+) -> None:
+    proxy = serve({"fill": FILL | {"summary_max_tokens": written, "max_tokens": 4000}})
+    looked = {"role": "assistant", "content": None, "tool_calls": [call("c1")]}
+    found = {"role": "tool", "tool_call_id": "c1", "content": "head " + "x" * 6000 + " tail"}
+    proxy.post({"model": "fill", "messages": [user("Look."), looked, found, *over(turns=30)]})
+    record = upstream.summary_calls()[0].texts[1]
+    assert "Tool result (look): head xxx" in record
+    assert record.count("x") - record.count("xt") < shown + 20
+    assert record.count("x") > shown - 100
+    assert "xxx tail" in record
+
+
 def test_a_span_larger_than_the_summarisers_window_is_folded_in_chunks(serve: Serve, upstream: FakeUpstream) -> None:
     policies = {"fill": FILL | {"max_tokens": 6000, "summary_model": "small", "summary_max_tokens": 200}, "small": {}}
     proxy = serve(policies, info={"small": {"max_input_tokens": 2500}})
