@@ -320,6 +320,10 @@ class Policy(BaseModel):
         """The trimmers in the order they run: `context_window` spelled out, `recall` last, `none` left out."""
         return _in_order(self.strategy)
 
+    def reserve_within(self, window: int) -> int:
+        """Return the tokens kept free for an answer in a window: at most half, or messages would have no room."""
+        return min(self.reserve_tokens, window // 2)
+
     @property
     def effective_tool_calls_cap(self) -> int | None:
         """Tool calls a turn may hold; None is no cap. Under strategy none a cap counts only when written."""

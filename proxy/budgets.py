@@ -103,10 +103,9 @@ def _reserve(policy: Policy, window: int | None, output_limit: int | None) -> in
 
     The policy's is at most half of a window; the request's own holds unless it asks for all of the window, or more.
     """
-    wanted = policy.reserve_tokens if output_limit is None else output_limit
-    if window is None or (output_limit is not None and output_limit < window):
-        return wanted
-    return min(wanted, window // 2)
+    if output_limit is None:
+        return policy.reserve_tokens if window is None else policy.reserve_within(window)
+    return output_limit if window is None or output_limit < window else window // 2
 
 
 _written: dict[int, tuple[Policy, bytes]] = {}  # by identity; the policy is held, so that its id stays its own

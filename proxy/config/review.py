@@ -63,7 +63,7 @@ def message_tokens(route: Route) -> int | None:
     None where neither the policy nor a known window says.
     """
     policy, window = route.policy, route.model.max_input_tokens
-    left = None if window is None else max(0, window - policy.reserve_tokens)
+    left = None if window is None else window - policy.reserve_within(window)
     if isinstance(policy.max_tokens, int):
         return policy.max_tokens if left is None else min(policy.max_tokens, left)
     return left
@@ -128,12 +128,16 @@ def _about_route(tenant: Tenant, route: Route) -> Iterator[str]:
                 "set model_info.max_input_tokens"
             )
         return
-    if policy.reserve_tokens >= window:
-        yield f"reserve_tokens {policy.reserve_tokens} leaves nothing of the window of {window} tokens"
-    elif isinstance(policy.max_tokens, int) and policy.max_tokens > window - policy.reserve_tokens:
+    reserve = policy.reserve_within(window)
+    if reserve < policy.reserve_tokens:
+        yield (
+            f"reserve_tokens {policy.reserve_tokens} is more than half of the window of {window} tokens; "
+            f"{reserve} are kept for the answer"
+        )
+    elif isinstance(policy.max_tokens, int) and policy.max_tokens > window - reserve:
         yield (
             f"max_tokens {policy.max_tokens} can't be reached: the window of {window} tokens "
-            f"less reserve_tokens {policy.reserve_tokens} is the limit"
+            f"less reserve_tokens {reserve} is the limit"
         )
 
 

@@ -46,7 +46,7 @@ def test_a_route() -> None:
         ({"max_tokens": 4000}, None, 4000),
         ({"max_tokens": "auto"}, None, None),
         ({"max_tokens": "auto", "reserve_tokens": 0}, 10_000, 10_000),
-        ({"max_tokens": "auto", "reserve_tokens": 20_000}, 10_000, 0),
+        ({"max_tokens": "auto", "reserve_tokens": 20_000}, 10_000, 5_000),
         ({"strategy": "none"}, 10_000, None),
     ],
 )
@@ -89,7 +89,12 @@ def test_where_summaries_go() -> None:
         ),
         (
             {"policies": policy(reserve_tokens=10_000)},
-            ["tenant t, model m: reserve_tokens 10000 leaves nothing of the window of 10000 tokens"],
+            [
+                (
+                    "tenant t, model m: reserve_tokens 10000 is more than half of the window of 10000 tokens; "
+                    "5000 are kept for the answer"
+                )
+            ],
         ),
         (
             {"model_list": [entry("m", "openai/m")]},
