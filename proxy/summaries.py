@@ -48,6 +48,15 @@ class SummaryReply:
     cost: int | None = None
 
 
+@dataclass(frozen=True, slots=True)
+class _Record:
+    """A span of a thread: what the summariser reads of it, what the user said, all calls and texts in order."""
+
+    chunks: list[str]
+    said: list[str]
+    folded: list[Call | str]
+
+
 class CallModel(Protocol):
     """Send one instruction and record to a model, with the most tokens it may answer."""
 
@@ -248,22 +257,19 @@ class Summariser:
         request, previous = job.request, job.view.summary
         messages = [request.history.messages[p] for p in job.span]
         body = _written_body(previous.text) if previous else None
-        chunks, said = await asyncio.to_thread(self._chunks, job, model, messages, body)
+        record = await asyncio.to_thread(self._record, job, model, messages, body)
         quotes: list[str] = []
-        for chunk in chunks:
+        for chunk in record.chunks:
             body, found = constraints.split_constraints(await self._one_call(job, body, chunk))
             quotes += found
         old = request.state.summaries[previous.id].constraints if previous else ()
         policy = request.route.policy
         carried = constraints.merged(
-            old, constraints.verified(quotes, said), self._count, policy.constraints_max_tokens
+            old, constraints.verified(quotes, record.said), self._count, policy.constraints_max_tokens
         )
         seen = request.state.summaries[previous.id].ledger if previous else ()
-        folded: list[Call | str] = []
-        for message in messages:
-            folded += [*message.calls, *self._spoken(message).texts]
         told = body or ""
-        values = ledger.merged(seen, folded, self._count, job.size.ledger, told)
+        values = await asyncio.to_thread(ledger.merged, seen, record.folded, self._count, job.size.ledger, told)
         listed, quoted = ledger.section(values, told), constraints.section(carried)
         text = render.summary_text(told, listed, quoted, current_turn=job.current_turn)
         row = SummaryRow(
@@ -306,29 +312,30 @@ class Summariser:
         lines = reply.text.rstrip().split("\n")
         return "\n".join(lines[:-1]) if len(lines) > 1 else reply.text
 
-    def _chunks(
-        self, job: FoldJob, model: Model, messages: Sequence[Message], previous: str | None
-    ) -> tuple[list[str], list[str]]:
-        """Render the span in as few parts as fit the summariser's window; also return what the user said in it."""
+    def _record(self, job: FoldJob, model: Model, messages: Sequence[Message], previous: str | None) -> "_Record":
+        """Render the span in as few parts as fit the summariser's window."""
         names = {call.id: call.name for m in messages for call in m.calls}
         spoken = [
             replace(s, name=names.get(s.answers, s.name) if s.answers else s.name) for s in map(self._spoken, messages)
         ]
         said = [text for s in spoken if s.role == "user" for text in s.texts]
+        folded: list[Call | str] = []
+        for message, one in zip(messages, spoken, strict=True):
+            folded += [*message.calls, *one.texts]
         room = self._room(job, model, previous)
         if room is None:
-            return [render.transcript(spoken, job.size.result)], said
+            return _Record([render.transcript(spoken, job.size.result)], said, folded)
         chunks: list[list[str]] = [[]]
         left = room
-        for one in spoken:
-            text = self._shortened(render.transcript([one], job.size.result), room)
+        for each in spoken:
+            text = self._shortened(render.transcript([each], job.size.result), room)
             need = self._count(text) + 2
             if need > left and chunks[-1]:
                 chunks.append([])
                 left = room
             chunks[-1].append(text)
             left -= need
-        return ["\n\n".join(chunk) for chunk in chunks], said
+        return _Record(["\n\n".join(chunk) for chunk in chunks], said, folded)
 
     def _room(self, job: FoldJob, model: Model, previous: str | None) -> int | None:
         window = self._window(model)
