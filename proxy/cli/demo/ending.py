@@ -73,9 +73,9 @@ def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
             ("messages that summaries stand for", f"{held.summaries[-1].replaces if held.summaries else 0:,}", ""),
             ("items cut without a summary", f"{totals.cut:,}", "a message is one item, so is each tool call"),
             ("turns stopped by the tool-call cap", f"{totals.capped:,}", ""),
-            ("sessions stored", f"{held.timeline.sessions:,}", "recognised by content, without a session id"),
-            ("messages stored", f"{held.timeline.messages:,}", "all of them, whatever went upstream"),
-            ("database", f"{main / 1024:,.0f} KiB", f"and {beside / 1024:,.0f} KiB of write-ahead log beside it"),
+            ("sessions stored", f"{held.timeline.sessions:,}", "known by content, no session id"),
+            ("messages stored", f"{held.timeline.messages:,}", "all, whatever went upstream"),
+            ("database", f"{main / 1024:,.0f} KiB", f"and {beside / 1024:,.0f} KiB of write-ahead log"),
         ]
     )
     checks = list(_what_must_agree(held, totals))
@@ -128,9 +128,11 @@ def show_way_on(screen: Screen) -> None:
         "# then, in Python, nothing but the address changes\n"
         'client = OpenAI(base_url="http://127.0.0.1:8000/v1")\n'
         "\n"
-        "curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\\n"
+        "curl http://127.0.0.1:8000/v1/chat/completions \\\n"
+        "  -H 'content-type: application/json' \\\n"
         '  -H "authorization: Bearer $OPENAI_API_KEY" \\\n'
-        """  -d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'"""
+        """  -d '{"model": "gpt-4o-mini",\n"""
+        """       "messages": [{"role": "user", "content": "Hello"}]}'"""
     )
     screen.title("Choose a policy: --preset NAME, or policies.default.preset in config.yaml")
     screen.rows(
@@ -141,7 +143,7 @@ def show_way_on(screen: Screen) -> None:
             ("recall", "", "chat, and old messages that match the newest question are brought back"),
         ]
     )
-    screen.text(f"  {command} check prints what a configuration comes to, before anything is sent.", style="dim")
+    screen.commands(f"\n# what a configuration comes to, before anything is sent\n{command} check")
 
 
 def _command() -> str:
