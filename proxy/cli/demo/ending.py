@@ -13,7 +13,6 @@ from transom.proxy.cli.demo.screen import Screen
 from transom.proxy.cli.demo.script import FACT, QUESTION, TURNS
 from transom.proxy.cli.demo.server import POLL_S, Proxy
 
-LIMIT_NOTE = "max_tokens by the model's own count"
 SETTLE_S = 5.0
 SHOWN = re.compile(r"I was shown (\d+) messages")
 
@@ -48,9 +47,7 @@ def show_fact(screen: Screen, held: Held) -> bool:
 def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
     """Show the totals, and whether what must be equal is; return whether all of it is."""
     totals = _settled(proxy, held)
-    readings = [reading for played in held.turns for reading in played.readings]
     saved = totals.received - totals.sent - totals.summaries_read - totals.summaries_written
-    limits = sorted({reading.limit for reading in readings})
     main, beside = proxy.database_bytes()
     screen.title("Totals")
     screen.rows(
@@ -65,11 +62,6 @@ def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
                 f"{totals.summaries_read:,} read, {totals.summaries_written:,} written",
             ),
             ("tokens saved after all", f"{saved:,}", f"{saved / totals.received:.0%} of what the client sent"),
-            (
-                "limit of a request's tokens",
-                "–".join(f"{limit:,}" for limit in limits[:: max(1, len(limits) - 1)]),
-                LIMIT_NOTE if len(limits) > 1 else "",
-            ),
             ("messages that summaries stand for", f"{held.summaries[-1].replaces if held.summaries else 0:,}", ""),
             ("items cut without a summary", f"{totals.cut:,}", "a message is one item, so is each tool call"),
             ("turns stopped by the tool-call cap", f"{totals.capped:,}", ""),
