@@ -48,6 +48,7 @@ def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
     """Show the totals, and whether what must be equal is; return whether all of it is."""
     totals = _settled(proxy, held)
     saved = totals.received - totals.sent - totals.summaries_read - totals.summaries_written
+    waiting = held.waiting(held.cut)
     main, beside = proxy.database_bytes()
     screen.title("Totals")
     screen.rows(
@@ -63,7 +64,11 @@ def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
             ),
             ("tokens saved after all", f"{saved:,}", f"{saved / totals.received:.0%} of what the client sent"),
             ("messages that summaries stand for", f"{held.summaries[-1].replaces if held.summaries else 0:,}", ""),
-            ("items cut without a summary", f"{totals.cut:,}", "a message is one item, so is each tool call"),
+            (
+                "messages cut without a summary",
+                f"{len(held.cut):,}",
+                f"no summary stands for {waiting:,} yet" if waiting else "later summaries stand for all",
+            ),
             ("turns stopped by the tool-call cap", f"{totals.capped:,}", ""),
             ("sessions stored", f"{held.timeline.sessions:,}", "known by content, no session id"),
             ("messages stored", f"{held.timeline.messages:,}", "all, whatever went upstream"),
@@ -97,6 +102,12 @@ def _what_must_agree(held: Held, totals: Totals) -> Iterator[tuple[str, bool]]:
     yield "Every request of the client was counted once.", len(readings) == totals.requests
     yield "No request went upstream over its limit.", all(reading.sent <= reading.limit for reading in readings)
     yield "/metrics and /admin tell of equally many summaries.", totals.summaries == len(held.summaries)
+    items = held.timeline.items_of(held.cut)
+    yield (
+        f"The {len(held.cut)} messages listed above as cut are the {totals.cut} items that /metrics counts (a text, a "
+        "tool call, a tool's result).",
+        items == totals.cut,
+    )
     told = [
         (int(found[1]), sent)
         for played, sent in zip(held.turns, held.sent, strict=True)

@@ -20,9 +20,9 @@ pytestmark = pytest.mark.timeout(240)
 
 COMMAND = [sys.executable, "-m", "transom", "demo"]
 TURN = re.compile(r"^ {0,3}\d+  .* ([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +(?:–|\d+%) +(?:–|\d+%)$", re.MULTILINE)
-SUMMARY = re.compile(
-    r"^ +summary (\d+)  (?:summary \d+ and )?\d+ messages, [\d,]+ tokens → [\d,]+ tokens", re.MULTILINE
-)
+SUMMARY = re.compile(r"^ +summary (\d+)  (?:summary \d+ and )?\d+ messages, [\d,]+ → [\d,]+ tokens", re.MULTILINE)
+CUT = re.compile(r"^ +cut  (\d+) messages of turns? [^,]+, [\d,]+ tokens: ", re.MULTILINE)
+FOLDED_LATE = re.compile(r"^ +│ of these messages, (.*)$", re.MULTILINE)
 TO_COPY = re.compile(r"^  \S*transom (?:serve|check)\b")
 ABRIDGED = re.compile(r"^ {0,3}\d+  |^ +│ |^Starting ")
 COLOUR = re.compile(r"\x1b\[[\d;]*m")
@@ -101,7 +101,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def test_all_came_out_well(ran: Ran) -> None:
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.count("  ✓ ") == 7
+    assert ran.out.count("  ✓ ") == 8
     assert "✗" not in ran.out
 
 
@@ -144,6 +144,16 @@ def test_totals_agree_with_each_other(ran: Ran) -> None:
     assert sum(turn[1] for turn in ran.turns) < received
     assert ran.total("messages stored") == ran.turns[-1][0]  # the answer to the last takes the system message's place
     assert ran.total("turns stopped by the tool-call cap") == ran.out.count("\n      tool-call cap  ")
+
+
+def test_each_cut_message_is_told_once_and_found_again_in_a_summary(ran: Ran) -> None:
+    cut = [int(number) for number in CUT.findall(ran.out)]
+    told = " ".join(FOLDED_LATE.findall(ran.out))
+    late = [int(number) for number in re.findall(r"(\d+) were cut at turn", told)]
+    assert len(cut) >= 2
+    assert sum(cut) == sum(late) == ran.total("messages cut without a summary")
+    assert "  later summaries stand for all\n" in ran.out
+    assert f"✓ The {sum(cut)} messages listed above as cut are the " in ran.out
 
 
 def test_it_reads_well_in_a_file(ran: Ran) -> None:
