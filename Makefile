@@ -71,7 +71,7 @@ clean:  ## Remove what was built or installed
 	@touch $@
 
 .venv/runtime: .venv/python requirements.lock requirements-build.lock pyproject.toml
-	@echo "installing into .venv …"
+	@echo "installing into .venv, which takes one to two minutes …"
 	@$(INSTALL) -r requirements.lock
 	@$(INSTALL) -r requirements-build.lock
 	@$(PIP) install --no-deps --no-build-isolation --editable .

@@ -1,7 +1,9 @@
 """The demo's conversation: has each turn played, and shows it together with what the proxy says it did."""
 
 import time
-from collections.abc import Sequence
+from bisect import bisect_right
+from collections import Counter
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 
 import openai
@@ -10,7 +12,7 @@ from transom.proxy.cli.demo.client import Played, Traveller
 from transom.proxy.cli.demo.readings import Timeline, Told
 from transom.proxy.cli.demo.screen import Screen
 from transom.proxy.cli.demo.script import STREAMED, TURNS
-from transom.proxy.cli.demo.server import POLICY, Proxy
+from transom.proxy.cli.demo.server import POLICY, RECENT_TURNS, Proxy
 
 PACE_S = 0.15
 """Between two turns on a terminal, so that they can be followed."""
@@ -18,12 +20,28 @@ PACE_S = 0.15
 
 @dataclass(slots=True)
 class Held:
-    """A conversation: its turns, how many messages went upstream with each turn's last request, the timeline."""
+    """A conversation as it goes.
+
+    Attributes:
+        sent: how many messages went upstream with each turn's last request.
+        cut: per position of a message that was left out without a summary, the number of the turn when it was.
+    """
 
     timeline: Timeline
     turns: list[Played] = field(default_factory=list)
     sent: list[int] = field(default_factory=list)
     summaries: list[Told] = field(default_factory=list)
+    cut: dict[int, int] = field(default_factory=dict)
+
+    def turn_at(self, position: int) -> int:
+        """Return the number of the turn that the message at this position belongs to."""
+        starts = [played.readings[0].messages - 2 for played in self.turns]  # less the system message, and itself
+        return bisect_right(starts, position)
+
+    def waiting(self, positions: Iterable[int]) -> int:
+        """Return how many of the messages at these positions no summary stands for yet."""
+        replaces = self.summaries[-1].replaces if self.summaries else 0
+        return sum(1 for position in positions if position >= replaces)
 
 
 def hold(proxy: Proxy, screen: Screen) -> Held:
@@ -36,8 +54,9 @@ def hold(proxy: Proxy, screen: Screen) -> Held:
             held.turns.append(traveller.say(text, streamed=number in STREAMED))
             held.timeline.refresh()
             _show_turn(screen, held)
+            cut = _note_cut(held)
             _show_folds(screen, held)
-            _show_cuts(screen, held)
+            _show_cut(screen, held, cut)
             _show_cap(screen, held.turns[-1])
             if screen.is_terminal:
                 time.sleep(PACE_S)
@@ -102,11 +121,15 @@ def _show_folds(screen: Screen, held: Held) -> None:
         tokens = held.timeline.tokens_of(range(start, told.replaces)) + (previous.tokens if previous else 0)
         screen.event(
             f"summary {numbers[told.id]}",
-            f"{f'summary {numbers[previous.id]} and ' if previous else ''}{messages} messages, {tokens:,} tokens → "
-            f"{told.tokens:,} tokens{'' if told.id in waited else ', made in the background'}",
+            f"{f'summary {numbers[previous.id]} and ' if previous else ''}{messages} messages, {tokens:,} → "
+            f"{told.tokens:,} tokens{'' if told.id in waited else ' in the background'}",
             "yellow",
         )
         _quote_summary(screen, previous, told)
+        before = Counter(turn for position, turn in held.cut.items() if start <= position < told.replaces)
+        cut = [f"{number} were cut at turn {turn}" for turn, number in before.items()]
+        if cut:
+            screen.quote("of these messages, ", ", ".join(cut), 2)
 
 
 def _quote_summary(screen: Screen, previous: Told | None, told: Told) -> None:
@@ -124,17 +147,32 @@ def _quote_summary(screen: Screen, previous: Told | None, told: Told) -> None:
         screen.quote("begins as before: ", told.body, 1)
 
 
-def _show_cuts(screen: Screen, held: Held) -> None:
-    """Tell of what was left out without a summary."""
+def _note_cut(held: Held) -> list[int]:
+    """Note, and return, the positions that the last turn's requests were the first to leave out without a summary."""
+    cut: list[int] = []
     for reading in held.turns[-1].readings:
         if "cut" in reading.window:
-            cut = held.timeline.sent(reading.request).left_out
-            screen.event(
-                "cut",
-                f"{len(cut)} messages, {held.timeline.tokens_of(cut):,} tokens: the newest turns alone are too large",
-                "magenta",
-            )
-            screen.quote("", "no summary holds them yet; the next one will", 1)
+            left_out = held.timeline.sent(reading.request).left_out
+            cut += (position for position in left_out if position not in held.cut)
+            held.cut.update(dict.fromkeys(cut, len(held.turns)))
+    return cut
+
+
+def _show_cut(screen: Screen, held: Held, cut: Sequence[int]) -> None:
+    """Tell of what was left out without a summary."""
+    if not cut:
+        return
+    first, last = held.turn_at(min(cut)), held.turn_at(max(cut))
+    recent = first > len(held.turns) - RECENT_TURNS
+    screen.event(
+        "cut",
+        f"{len(cut)} messages of {f'turns {first}–{last}' if first < last else f'turn {last}'}, "
+        f"{held.timeline.tokens_of(cut):,} tokens: the {'newest turns are' if recent else 'request was'} too large",
+        "magenta",
+    )
+    waiting = held.waiting(cut)
+    if waiting:
+        screen.quote("", f"no summary stands for {'them' if waiting == len(cut) else f'{waiting} of them'} yet", 1)
 
 
 def _show_cap(screen: Screen, played: Played) -> None:

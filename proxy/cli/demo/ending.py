@@ -13,7 +13,6 @@ from transom.proxy.cli.demo.screen import Screen
 from transom.proxy.cli.demo.script import FACT, QUESTION, TURNS
 from transom.proxy.cli.demo.server import POLL_S, Proxy
 
-LIMIT_NOTE = "max_tokens by the model's own count"
 SETTLE_S = 5.0
 SHOWN = re.compile(r"I was shown (\d+) messages")
 
@@ -48,9 +47,8 @@ def show_fact(screen: Screen, held: Held) -> bool:
 def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
     """Show the totals, and whether what must be equal is; return whether all of it is."""
     totals = _settled(proxy, held)
-    readings = [reading for played in held.turns for reading in played.readings]
     saved = totals.received - totals.sent - totals.summaries_read - totals.summaries_written
-    limits = sorted({reading.limit for reading in readings})
+    waiting = held.waiting(held.cut)
     main, beside = proxy.database_bytes()
     screen.title("Totals")
     screen.rows(
@@ -65,17 +63,16 @@ def show_totals(screen: Screen, proxy: Proxy, held: Held) -> bool:
                 f"{totals.summaries_read:,} read, {totals.summaries_written:,} written",
             ),
             ("tokens saved after all", f"{saved:,}", f"{saved / totals.received:.0%} of what the client sent"),
-            (
-                "limit of a request's tokens",
-                "–".join(f"{limit:,}" for limit in limits[:: max(1, len(limits) - 1)]),
-                LIMIT_NOTE if len(limits) > 1 else "",
-            ),
             ("messages that summaries stand for", f"{held.summaries[-1].replaces if held.summaries else 0:,}", ""),
-            ("items cut without a summary", f"{totals.cut:,}", "a message is one item, so is each tool call"),
+            (
+                "messages cut without a summary",
+                f"{len(held.cut):,}",
+                f"no summary stands for {waiting:,} yet" if waiting else "later summaries stand for all",
+            ),
             ("turns stopped by the tool-call cap", f"{totals.capped:,}", ""),
-            ("sessions stored", f"{held.timeline.sessions:,}", "recognised by content, without a session id"),
-            ("messages stored", f"{held.timeline.messages:,}", "all of them, whatever went upstream"),
-            ("database", f"{main / 1024:,.0f} KiB", f"and {beside / 1024:,.0f} KiB of write-ahead log beside it"),
+            ("sessions stored", f"{held.timeline.sessions:,}", "known by content, no session id"),
+            ("messages stored", f"{held.timeline.messages:,}", "all, whatever went upstream"),
+            ("database", f"{main / 1024:,.0f} KiB", f"and {beside / 1024:,.0f} KiB of write-ahead log"),
         ]
     )
     checks = list(_what_must_agree(held, totals))
@@ -105,6 +102,12 @@ def _what_must_agree(held: Held, totals: Totals) -> Iterator[tuple[str, bool]]:
     yield "Every request of the client was counted once.", len(readings) == totals.requests
     yield "No request went upstream over its limit.", all(reading.sent <= reading.limit for reading in readings)
     yield "/metrics and /admin tell of equally many summaries.", totals.summaries == len(held.summaries)
+    items = held.timeline.items_of(held.cut)
+    yield (
+        f"The {len(held.cut)} messages listed above as cut are the {totals.cut} items that /metrics counts (a text, a "
+        "tool call, a tool's result).",
+        items == totals.cut,
+    )
     told = [
         (int(found[1]), sent)
         for played, sent in zip(held.turns, held.sent, strict=True)
@@ -128,9 +131,11 @@ def show_way_on(screen: Screen) -> None:
         "# then, in Python, nothing but the address changes\n"
         'client = OpenAI(base_url="http://127.0.0.1:8000/v1")\n'
         "\n"
-        "curl http://127.0.0.1:8000/v1/chat/completions -H 'content-type: application/json' \\\n"
+        "curl http://127.0.0.1:8000/v1/chat/completions \\\n"
+        "  -H 'content-type: application/json' \\\n"
         '  -H "authorization: Bearer $OPENAI_API_KEY" \\\n'
-        """  -d '{"model": "gpt-4o-mini", "messages": [{"role": "user", "content": "Hello"}]}'"""
+        """  -d '{"model": "gpt-4o-mini",\n"""
+        """       "messages": [{"role": "user", "content": "Hello"}]}'"""
     )
     screen.title("Choose a policy: --preset NAME, or policies.default.preset in config.yaml")
     screen.rows(
@@ -141,7 +146,7 @@ def show_way_on(screen: Screen) -> None:
             ("recall", "", "chat, and old messages that match the newest question are brought back"),
         ]
     )
-    screen.text(f"  {command} check prints what a configuration comes to, before anything is sent.", style="dim")
+    screen.commands(f"\n# what a configuration comes to, before anything is sent\n{command} check")
 
 
 def _command() -> str:

@@ -95,6 +95,10 @@ class Timeline:
         """Return the tokens of the messages at these positions of the thread."""
         return sum(self._session["messages"][position]["tokens"] for position in positions)
 
+    def items_of(self, positions: Iterable[int]) -> int:
+        """Return the items of the messages at these positions: a text, a tool call and a tool's result are one each."""
+        return sum(self._session["messages"][position]["items"] for position in positions)
+
     def sent(self, request: str) -> Sent:
         """Return what was sent upstream with a request. Raises ProxyFailed.
 

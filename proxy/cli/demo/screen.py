@@ -1,6 +1,7 @@
 """How the demo looks: one line per turn, highlighted events, a table of totals; it decides nothing and reads nothing.
 
-At most 100 columns; without colours, and as wide, where the output is no terminal.
+At most 100 columns; without colours, and as wide, where the output is no terminal. From 80 columns on nothing but
+commands to copy is wider than the screen.
 """
 
 import sys
@@ -87,7 +88,7 @@ class Screen:
         """Write what the proxy did at a turn."""
         line = Text(" " * INDENT)
         line.append(what, style=f"bold {style}")
-        line.append(f"  {text}", style=style)
+        line.append(f"  {self._beside(INDENT + len(what) + 2, text)}", style=style)
         self.console.print(line, soft_wrap=True)
 
     def quote(self, front: str, text: str, lines: int) -> None:
@@ -103,13 +104,16 @@ class Screen:
         first, second = (max(len(row[at]) for row in rows) for at in (0, 1))
         for what, number, note in rows:
             line = Text(f"  {what:<{first}}  {number:>{second}}")
-            line.append(f"  {note}".rstrip(), style="dim")
+            line.append(f"  {self._beside(first + second + 6, note)}".rstrip(), style="dim")
             self.console.print(line, soft_wrap=True)
 
     def check(self, text: str, *, good: bool) -> None:
         """Write whether something holds."""
-        margin = "    "
-        words = textwrap.wrap(text, self.console.width - len(margin))
-        line = Text("  ✓ " if good else "  ✗ ", style="green" if good else "bold red")
-        line.append(f"\n{margin}".join(words), style="not bold default" if good else "")
+        front = "  ✓ " if good else "  ✗ "
+        line = Text(front, style="green" if good else "bold red")
+        line.append(self._beside(len(front), text), style="not bold default" if good else "")
         self.console.print(line, soft_wrap=True)
+
+    def _beside(self, margin: int, text: str) -> str:
+        """Wrap a text that begins behind so many columns, and goes on there."""
+        return f"\n{'':{margin}}".join(textwrap.wrap(text, self.console.width - margin))

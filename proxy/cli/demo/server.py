@@ -23,13 +23,14 @@ POLL_S = 0.02
 ANSWER_S = 10.0
 DATABASE = "demo.db"
 
-POLICY = """\
+RECENT_TURNS = 3
+POLICY = f"""\
 policies:
   default:
-    strategy: context_window       # what is old becomes a summary; still too much: cut
-    max_tokens: 1500               # of a request's messages, however long the conversation
-    keep_recent_turns: 3           # the newest turns stay word for word
-    max_tool_calls_per_turn: 6     # then the model has to answer
+    strategy: context_window      # old turns: a summary; still too much: cut
+    max_tokens: 1500              # of a request's messages, however many
+    keep_recent_turns: {RECENT_TURNS}          # the newest stay word for word, if they fit
+    max_tool_calls_per_turn: 6    # then the model has to answer
 """
 CONFIG = f"""\
 server: {{host: 127.0.0.1, drain_s: 1}}

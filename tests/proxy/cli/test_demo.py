@@ -1,11 +1,14 @@
 """The demo as a person runs it: in a process of its own, its output read through a pipe."""
 
 import os
+import pty
 import re
 import signal
 import socket
 import subprocess
 import sys
+import termios
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -17,9 +20,12 @@ pytestmark = pytest.mark.timeout(240)
 
 COMMAND = [sys.executable, "-m", "transom", "demo"]
 TURN = re.compile(r"^ {0,3}\d+  .* ([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +(?:–|\d+%) +(?:–|\d+%)$", re.MULTILINE)
-SUMMARY = re.compile(
-    r"^ +summary (\d+)  (?:summary \d+ and )?\d+ messages, [\d,]+ tokens → [\d,]+ tokens", re.MULTILINE
-)
+SUMMARY = re.compile(r"^ +summary (\d+)  (?:summary \d+ and )?\d+ messages, [\d,]+ → [\d,]+ tokens", re.MULTILINE)
+CUT = re.compile(r"^ +cut  (\d+) messages of turns? [^,]+, [\d,]+ tokens: ", re.MULTILINE)
+FOLDED_LATE = re.compile(r"^ +│ of these messages, (.*)$", re.MULTILINE)
+TO_COPY = re.compile(r"^  \S*transom (?:serve|check)\b")
+ABRIDGED = re.compile(r"^ {0,3}\d+  |^ +│ |^Starting ")
+COLOUR = re.compile(r"\x1b\[[\d;]*m")
 WATCH = """
 import os, sys
 
@@ -95,7 +101,7 @@ def ran(tmp_path_factory: pytest.TempPathFactory) -> Ran:
 
 def test_all_came_out_well(ran: Ran) -> None:
     assert (ran.code, ran.err) == (0, "")
-    assert ran.out.count("  ✓ ") == 7
+    assert ran.out.count("  ✓ ") == 8
     assert "✗" not in ran.out
 
 
@@ -140,12 +146,48 @@ def test_totals_agree_with_each_other(ran: Ran) -> None:
     assert ran.total("turns stopped by the tool-call cap") == ran.out.count("\n      tool-call cap  ")
 
 
+def test_each_cut_message_is_told_once_and_found_again_in_a_summary(ran: Ran) -> None:
+    cut = [int(number) for number in CUT.findall(ran.out)]
+    told = " ".join(FOLDED_LATE.findall(ran.out))
+    late = [int(number) for number in re.findall(r"(\d+) were cut at turn", told)]
+    assert len(cut) >= 2
+    assert sum(cut) == sum(late) == ran.total("messages cut without a summary")
+    assert "  later summaries stand for all\n" in ran.out
+    assert f"✓ The {sum(cut)} messages listed above as cut are the " in ran.out
+
+
 def test_it_reads_well_in_a_file(ran: Ran) -> None:
     lines = ran.out.splitlines()
     assert "\x1b" not in ran.out
     assert [line for line in lines if line != line.rstrip()] == []
     shown = lines[: lines.index("Point your own client at it")]
     assert [line for line in shown if len(line) > 100] == []
+
+
+def test_nothing_is_wider_than_a_narrow_terminal_or_cut_off_at_its_edge(tmp_path: Path) -> None:
+    lines = _on_a_terminal(tmp_path, columns=80).splitlines()
+    assert [line for line in lines if len(line) > 80 and not TO_COPY.match(line)] == []
+    assert {f"  {line}" for line in server.POLICY.splitlines()} <= {line.rstrip() for line in lines}
+    assert [line for line in lines if "…" in line and not ABRIDGED.match(line)] == []
+    assert len(TURN.findall("\n".join(lines))) >= 30
+
+
+def _on_a_terminal(folder: Path, columns: int) -> str:
+    """Run the demo on a terminal of its own; return what it wrote, less the colours."""
+    env = {name: value for name, value in environment(folder).items() if name not in ("COLUMNS", "LINES")}
+    ours, theirs = pty.openpty()
+    termios.tcsetwinsize(theirs, (24, columns))
+    running = subprocess.Popen(
+        COMMAND, cwd=folder, env={**env, "TERM": "xterm-256color"}, stdin=subprocess.DEVNULL, stdout=theirs
+    )
+    os.close(theirs)
+    written = b""
+    with suppress(OSError):  # the terminal's other end is closed
+        while piece := os.read(ours, 65536):
+            written += piece
+    os.close(ours)
+    assert running.wait(60) == 0
+    return COLOUR.sub("", written.decode()).replace("\r\n", "\n")
 
 
 @pytest.mark.parametrize("how", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP])
