@@ -1,11 +1,18 @@
 """What holds for every test: the network ends at loopback."""
 
+import gc
 import ipaddress
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector not look again and again at what was imported and collected: it stays."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_local(host: object) -> bool:

@@ -360,7 +360,7 @@ def test_a_client_that_leaves_ends_the_providers_call(
         seen = b""
         while begun and b'"Hello"' not in seen:
             seen += connection.recv(4096)
-    until(providers.asked[0].gone.is_set, 5)
+    until(providers.asked[0].gone.is_set)
 
 
 @pytest.mark.parametrize("model", PLAIN)
