@@ -23,7 +23,7 @@ demo: .venv/runtime  ## Install what is needed and watch a conversation being wi
 install: .venv/dev  ## Install everything for development into .venv
 
 test: .venv/dev  ## Run all tests
-	@$(PYTEST)
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTEST)  # the many programs that tests start need not be compiled each time
 
 lint: .venv/dev  ## Check style and formatting
 	@$(BIN)/ruff check .

@@ -24,6 +24,7 @@ from transom.storage import identity
 
 SECRET = "sk-upstream-0123456789abcdef"  # the configured key, which nobody may see
 CHAT = "/v1/chat/completions"
+PATIENT = {"timeout_s": 60, "commit_wait_s": 60}  # of the storage, so that a busy machine changes nothing
 
 Json = dict[str, Any]
 
@@ -129,7 +130,7 @@ def config(
     ]
     hashed = {name: "sha256:" + sha256(f"key-of-{name}".encode()).hexdigest() for name in ("acme", "beta")}
     tenants = {name: {"keys": [digest], "models": {p: p for p in policies}} for name, digest in hashed.items()}
-    storage = {"url": database} | sections.pop("storage", {})
+    storage = {"url": database} | PATIENT | sections.pop("storage", {})
     return {
         "model_list": models,
         "policies": {name: dict(policy) for name, policy in policies.items()},

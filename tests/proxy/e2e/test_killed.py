@@ -82,7 +82,7 @@ class Killable:
 
 @pytest.fixture
 def killable(upstream: FakeUpstream, tmp_path: Path) -> Iterator[Killable]:
-    mapping = config(upstream.url, POLICIES, database=sqlite(tmp_path), storage={"commit_wait_s": 20, "timeout_s": 20})
+    mapping = config(upstream.url, POLICIES, database=sqlite(tmp_path))
     server = Killable(mapping, tmp_path)
     yield server
     server.close()
