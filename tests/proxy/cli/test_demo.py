@@ -16,7 +16,7 @@ import pytest
 
 from transom.proxy.cli.demo import demo, server
 
-pytestmark = [pytest.mark.timeout(240), pytest.mark.xdist_group("demo")]
+pytestmark = pytest.mark.timeout(240)
 
 COMMAND = [sys.executable, "-m", "transom", "demo"]
 TURN = re.compile(r"^ {0,3}\d+  .* ([\d,]+) +([\d,]+) +([\d,]+) +([\d,]+) +(?:–|\d+%) +(?:–|\d+%)$", re.MULTILINE)

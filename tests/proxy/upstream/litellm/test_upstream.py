@@ -39,7 +39,7 @@ from transom.proxy.upstream.litellm.arguments import OPENAI, READ_HERE
 from transom.proxy.upstream.litellm.library import CALLBACKS, SWITCHES, load
 from transom.proxy.upstream.litellm.upstream import NotChat
 
-pytestmark = [pytest.mark.xdist_group("litellm"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 PATIENT = Deadlines(connect_s=60, first_byte_s=60, idle_stream_s=60, total_s=60)
 SHORT = 0.2
