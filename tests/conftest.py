@@ -1,4 +1,4 @@
-"""What holds for every test: the network ends at loopback."""
+"""What holds for every test: the network ends at loopback, and no time is measured."""
 
 import gc
 import ipaddress
@@ -7,6 +7,10 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
 
 
 def pytest_collection_finish() -> None:

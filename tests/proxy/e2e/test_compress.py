@@ -366,11 +366,11 @@ def test_different_requests_at_once_share_a_summary(proxy: Proxy, upstream: Fake
 
 @pytest.fixture
 def hasty(serve: Serve) -> Proxy:
-    """Run a proxy whose requests wait 0.3 s for a summary, or as long as it takes, or whose summaries get 0.2 s."""
+    """Run a proxy whose requests wait 0.3 s for a summary, or as long as it takes, or whose summaries get a second."""
     policies = {
         "hasty": FILL | {"summary_wait": 0.3, "summary_timeout": 60},
         "patient": FILL | {"summary_wait": 60, "summary_timeout": 60},
-        "quick": FILL | {"summary_timeout": 0.2},
+        "quick": FILL | {"summary_timeout": 1},
     }
     return serve(policies, server={"sse_keepalive_s": 0.1})
 

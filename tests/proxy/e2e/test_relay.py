@@ -2,6 +2,7 @@
 
 import json
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from openai import OpenAI
@@ -207,9 +208,10 @@ def test_connections_to_the_model_are_used_again_after_a_stream(serve: Serve, up
     upstream.on("plain", lambda _: stream([*spoken("Hi."), DONE, OpensLater(0.02)]))
     assert proxy.transom is not None
     direct = proxy.transom._direct
-    for _ in range(5):
-        assert ask(proxy, streamed=True).status == 200
-        until(lambda: direct._pool.connector._conns)  # the end of the transfer comes behind the client's back
+    with patch("transom.proxy.stream_relay.SETTLE_S", 60):
+        for _ in range(5):
+            assert ask(proxy, streamed=True).status == 200
+            until(lambda: direct._pool.connector._conns)  # the end of the transfer comes behind the client's back
     assert len({r.port for r in upstream.received}) == 1
 
 

@@ -368,7 +368,7 @@ def test_an_error_event_does_not_show_our_key(relaying: Proxy, upstream: FakeUps
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_upstream_that_hangs(serve: Serve, upstream: FakeUpstream, begun: bool) -> None:
-    proxy = serve(limits={"first_byte_s": 0.4, "idle_stream_s": 0.4}, **sections(upstream.url))
+    proxy = serve(limits={"first_byte_s": 60 if begun else 0.4, "idle_stream_s": 0.4}, **sections(upstream.url))
     never = Gate()
     parts = [b"data: {}\n\n", never] if begun else []
     upstream.at("completions", Answer(parts, headers=STREAM, before=None if begun else never))
