@@ -193,9 +193,14 @@ def said(payload: bytes | None) -> str:
     return json.dumps(message.get("tool_calls") or message.get("content"))
 
 
-def until_heard(clients: list[Client], number: int) -> None:
-    """Wait until the clients have received so many answers whole."""
-    until(lambda: sum(len(client.whole) for client in clients) >= number)
+def whole(clients: list[Client]) -> int:
+    return sum(len(client.whole) for client in clients)
+
+
+def talk_on(clients: list[Client]) -> None:
+    """Wait until the clients have received some more answers whole."""
+    enough = whole(clients) + CLIENTS
+    until(lambda: whole(clients) >= enough)
 
 
 @pytest.mark.timeout(300 + 60 * KILLS)
@@ -206,13 +211,13 @@ def test_sigkill_under_load(killable: Killable, upstream: FakeUpstream, tmp_path
     killable.start()
     for client in clients:
         client.start()
-    for number in range(1, KILLS + 1):
-        until_heard(clients, number * CLIENTS)
+    for _ in range(KILLS):
+        talk_on(clients)
         time.sleep(chance.random() * 0.5)
         killable.kill()
         check(tmp_path / "transom.db", clients)
         killable.start()
-    until_heard(clients, (KILLS + 1) * CLIENTS)
+    talk_on(clients)
     until(upstream.summary_calls)
     for client in clients:
         client.over.set()
