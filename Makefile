@@ -9,7 +9,7 @@ COVERAGE ?= 90
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip -qq --disable-pip-version-check --no-input
 INSTALL := $(PIP) install --no-deps --no-compile --require-hashes
-PYTEST := $(BIN)/python $(if $(CI),-m coverage run) -m pytest -q -n $(WORKERS) --dist loadgroup
+PYTEST := $(BIN)/python $(if $(CI),-m coverage run) -m pytest -q -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
 .PHONY: help demo install test lint format types contracts sizes hygiene coverage wheel check bench lock clean
@@ -23,7 +23,7 @@ demo: .venv/runtime  ## Install what is needed and watch a conversation being wi
 install: .venv/dev  ## Install everything for development into .venv
 
 test: .venv/dev  ## Run all tests
-	@$(PYTEST)
+	@env -u PYTHONDONTWRITEBYTECODE $(PYTEST)  # the many programs that tests start need not be compiled each time
 
 lint: .venv/dev  ## Check style and formatting
 	@$(BIN)/ruff check .

@@ -1,11 +1,22 @@
-"""What holds for every test: the network ends at loopback."""
+"""What holds for every test: the network ends at loopback, and no time is measured."""
 
+import gc
 import ipaddress
 import socket
 from collections.abc import Iterator
 from typing import Any
 
 import pytest
+from hypothesis import HealthCheck, settings
+
+settings.register_profile("unhurried", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("unhurried")
+
+
+def pytest_collection_finish() -> None:
+    """Let the garbage collector not look again and again at what was imported and collected: it stays."""
+    gc.collect()
+    gc.freeze()
 
 
 def _is_local(host: object) -> bool:

@@ -29,8 +29,17 @@ def say(*words: object) -> None:
     os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
+async def slow(send: Send, drain: Drain) -> None:
+    """Answer a while after the server has begun to end."""
+    await send({"type": "http.response.body", "body": b"x", "more_body": True})
+    while not drain.draining:
+        await asyncio.sleep(0.01)
+    await asyncio.sleep(0.1)  # time to end, for a server that does not wait
+    await send({"type": "http.response.body", "body": b"draining"})
+
+
 def assemble(drain: Drain) -> Small:
-    """Return an application that answers with its process id, streams until told to end, or hangs."""
+    """Return an application that answers with its process id, streams until told to end, is slow, or hangs."""
     metrics = Metrics()
 
     async def lifespan(receive: Receive, send: Send) -> None:
@@ -62,9 +71,7 @@ def assemble(drain: Drain) -> Small:
             await send({"type": "http.response.body", "body": b"x", "more_body": True})
             await asyncio.Event().wait()
         elif scope["path"] == "/slow":
-            await send({"type": "http.response.body", "body": b"x", "more_body": True})
-            await asyncio.sleep(1)
-            await send({"type": "http.response.body", "body": b"draining" if drain.draining else b"serving"})
+            await slow(send, drain)
         else:
             text = metrics.render() if scope["path"] == "/metrics" else str(os.getpid()).encode()
             await send({"type": "http.response.body", "body": text})

@@ -20,6 +20,7 @@ def garbage() -> Iterator[Garbage]:
     garbage.begin(0.0)
     yield garbage
     garbage.end()
+    gc.freeze()
 
 
 def knot() -> "weakref.ref[Knot]":

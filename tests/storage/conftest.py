@@ -65,15 +65,23 @@ async def store(request: pytest.FixtureRequest) -> AsyncIterator[SqlStore]:
         named = _copied(request.getfixturevalue("migrated_file"), request.getfixturevalue("sqlite_file"))
     else:
         named = _emptied(request.getfixturevalue("migrated_schema"))
-    opened = SqlStore.open(named, timeout_s=5.0)
+    opened = SqlStore.open(named, timeout_s=60.0)
     yield opened
     await opened.close()
 
 
 @pytest.fixture
 async def sqlite_store(migrated_file: Path, sqlite_file: Path) -> AsyncIterator[SqlStore]:
+    """Open a store on a SQLite file."""
+    opened = SqlStore.open(_copied(migrated_file, sqlite_file), timeout_s=60.0)
+    yield opened
+    await opened.close()
+
+
+@pytest.fixture
+async def hasty_store(migrated_file: Path, sqlite_file: Path) -> AsyncIterator[SqlStore]:
     """Open a store on a SQLite file, with a deadline short enough to wait for."""
-    opened = SqlStore.open(_copied(migrated_file, sqlite_file), timeout_s=0.3)
+    opened = SqlStore.open(_copied(migrated_file, sqlite_file), timeout_s=0.6)
     yield opened
     await opened.close()
 
@@ -81,7 +89,7 @@ async def sqlite_store(migrated_file: Path, sqlite_file: Path) -> AsyncIterator[
 @pytest.fixture
 async def postgres_store(migrated_schema: str) -> AsyncIterator[SqlStore]:
     """Open a store on PostgreSQL."""
-    opened = SqlStore.open(_emptied(migrated_schema), timeout_s=5.0)
+    opened = SqlStore.open(_emptied(migrated_schema), timeout_s=60.0)
     yield opened
     await opened.close()
 

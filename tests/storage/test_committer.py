@@ -187,37 +187,37 @@ async def test_a_mistake_of_the_caller_stays_visible(store: SqlStore) -> None:
 
 
 async def test_a_lock_held_past_the_deadline_fails_what_waits_and_no_more(
-    sqlite_store: SqlStore, sqlite_file: Path
+    hasty_store: SqlStore, sqlite_file: Path
 ) -> None:
-    talk = Talk(sqlite_store)
-    await sqlite_store.write(talk.batch(["a"]))
+    talk = Talk(hasty_store)
+    await hasty_store.write(talk.batch(["a"]))
     stranger = sqlite3.connect(sqlite_file, isolation_level=None)
     stranger.execute("BEGIN IMMEDIATE")
-    first = sqlite_store.write(talk.batch(["a", "b"], 1))
+    first = hasty_store.write(talk.batch(["a", "b"], 1))
     await asyncio.sleep(0.1)
-    others = [sqlite_store.write(talk.batch(["a", "b"], 1)) for _ in range(3)]
+    others = [hasty_store.write(talk.batch(["a", "b"], 1)) for _ in range(3)]
     outcomes = await asyncio.gather(first, *others, return_exceptions=True)
     assert [type(outcome) for outcome in outcomes] == [StorageTimeout] * 4
-    assert (await sqlite_store.load(talk.id, talk.ids(["a"]))).known
+    assert (await hasty_store.load(talk.id, talk.ids(["a"]))).known
     stranger.rollback()
     stranger.close()
     with pytest.raises(MissingParent):
-        await sqlite_store.write(talk.batch(["a", "b", "c"], 2))
-    await sqlite_store.write(talk.batch(["a", "b", "c"], 1))
+        await hasty_store.write(talk.batch(["a", "b", "c"], 2))
+    await hasty_store.write(talk.batch(["a", "b", "c"], 1))
 
 
 async def test_work_that_waited_past_its_deadline_for_a_lock_is_not_tried(
-    sqlite_store: SqlStore, sqlite_file: Path
+    hasty_store: SqlStore, sqlite_file: Path
 ) -> None:
-    talk = Talk(sqlite_store)
+    talk = Talk(hasty_store)
     stranger = sqlite3.connect(sqlite_file, isolation_level=None)
     stranger.execute("BEGIN IMMEDIATE")
-    leases = [asyncio.ensure_future(sqlite_store.lease(talk.id, b"root", "one", 1)) for _ in range(8)]
+    leases = [asyncio.ensure_future(hasty_store.lease(talk.id, b"root", "one", 1)) for _ in range(8)]
     outcomes = await asyncio.gather(*leases, return_exceptions=True)
     assert {type(outcome) for outcome in outcomes} == {StorageTimeout}
     stranger.rollback()
     stranger.close()
-    assert await sqlite_store.lease(talk.id, b"root", "one", 1)
+    assert await hasty_store.lease(talk.id, b"root", "one", 1)
 
 
 async def test_a_full_disk_fails_writes_until_there_is_room(sqlite_store: SqlStore) -> None:

@@ -9,13 +9,13 @@ from transom.storage.postgres_driver import PostgresDriver
 
 @pytest.fixture
 def driver(postgres_url: str) -> PostgresDriver:
-    return PostgresDriver(make_url(postgres_url), timeout_s=0.2)
+    return PostgresDriver(make_url(postgres_url), timeout_s=0.5)
 
 
 def test_a_statement_ends_at_the_deadline(driver: PostgresDriver) -> None:
     connection = driver.connect(read_only=True)
     with pytest.raises(psycopg.Error) as caught:
-        connection.cursor().execute("SELECT pg_sleep(10)")
+        connection.cursor().execute("SELECT pg_sleep(60)")
     assert driver.fault(caught.value, connection) is Fault.BUSY
     connection.close()
 
@@ -23,7 +23,7 @@ def test_a_statement_ends_at_the_deadline(driver: PostgresDriver) -> None:
 def test_longer_work_does_not(driver: PostgresDriver) -> None:
     connection = driver.connect(read_only=False)
     cursor = connection.cursor()
-    for statement in (driver.begin, *driver.unhurried, "SELECT pg_sleep(0.4)", "COMMIT"):
+    for statement in (driver.begin, *driver.unhurried, "SELECT pg_sleep(0.7)", "COMMIT"):
         cursor.execute(statement)
     connection.close()
 

@@ -20,12 +20,12 @@ def damage(file: Path) -> None:
     file.write_bytes(raw)
 
 
-async def test_a_look_up_has_a_deadline(sqlite_store: SqlStore) -> None:
+async def test_a_look_up_has_a_deadline(hasty_store: SqlStore) -> None:
     done = threading.Event()
     with pytest.raises(StorageTimeout):
-        await sqlite_store._readers.call("slow", lambda cursor: done.wait(60))
+        await hasty_store._readers.call("slow", lambda cursor: done.wait(60))
     done.set()
-    await sqlite_store.ping()
+    await hasty_store.ping()
 
 
 async def test_a_look_up_is_not_made_for_nobody(store: SqlStore) -> None:
@@ -50,7 +50,7 @@ def test_an_answer_for_a_closed_event_loop_is_dropped(url: str) -> None:
 
     async def abandoned(store: SqlStore) -> None:
         asyncio.ensure_future(store._readers.call("late", slow)).add_done_callback(lambda late: late.cancelled())
-        await asyncio.to_thread(reached.wait, 10)
+        await asyncio.to_thread(reached.wait, 60)
 
     def slow(cursor: Cursor) -> bool:
         reached.set()

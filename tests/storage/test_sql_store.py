@@ -40,7 +40,7 @@ def test_any_interleaving_of_resends_edits_and_retries_stores_each_message_once(
 
 
 async def _opened(url: str) -> SqlStore:
-    return SqlStore.open(url, timeout_s=5.0)
+    return SqlStore.open(url, timeout_s=60.0)
 
 
 async def _play(store: SqlStore, paths: list[list[str]], at_once: int) -> None:
@@ -79,7 +79,7 @@ async def test_bytes_come_back_as_they_were(store: SqlStore) -> None:
 
 
 async def test_two_workers_store_the_same_conversations_once(postgres_store: SqlStore, migrated_schema: str) -> None:
-    other = SqlStore.open(migrated_schema, timeout_s=5.0)
+    other = SqlStore.open(migrated_schema, timeout_s=60.0)
     talks = [Talk(postgres_store) for _ in range(6)]
     threads = [[f"message {place}" for place in range(end)] + ["edit"] for end in range(1, 8)]
     turns = [(store, talk, texts) for texts in threads for talk in talks for store in (postgres_store, other)]

@@ -3,10 +3,8 @@
 import os
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
-from functools import cache
 from pathlib import Path
 from typing import Any
-from unittest.mock import patch
 from uuid import uuid4
 
 import psycopg
@@ -15,7 +13,6 @@ from sqlalchemy import make_url
 
 from tests.proxy.e2e.fake_upstream import FakeUpstream
 from tests.proxy.e2e.served import Proxy, config, serving
-from transom.proxy.tokens import Tokenizer
 
 POSTGRES = "TRANSOM_TEST_POSTGRES"
 
@@ -26,13 +23,6 @@ POLICIES: dict[str, dict[str, Any]] = {
     "turns": {"strategy": "context_window", "max_tokens": 1500, "keep_recent_turns": 2, "compact_at": None},
     "cut": {"strategy": "truncate", "max_tokens": 1200},
 }
-
-
-@pytest.fixture(scope="session", autouse=True)
-def one_tokenizer() -> Iterator[None]:
-    """Read the encoding once for all proxies of this process: it takes a second."""
-    with patch("transom.proxy.app.Tokenizer", cache(Tokenizer)):
-        yield
 
 
 @pytest.fixture(scope="session")

@@ -14,7 +14,7 @@ SUMMARISER = "You maintain the running summary"
 
 
 class Gate:
-    """Holds an answer back until a test opens it; nobody waits longer than ten seconds."""
+    """Holds an answer back until a test opens it; nobody waits longer than a minute."""
 
     def __init__(self) -> None:
         self._opened = threading.Event()
@@ -23,7 +23,7 @@ class Gate:
         self._opened.set()
 
     async def passed(self) -> None:
-        for _ in range(2000):
+        for _ in range(12_000):
             if self._opened.is_set():
                 return
             await asyncio.sleep(0.005)
@@ -224,7 +224,7 @@ class FakeUpstream:
 
     def close(self) -> None:
         self._loop.call_soon_threadsafe(self._loop.stop)
-        self._thread.join(10)
+        self._thread.join(60)
 
     def _serve(self, started: threading.Event) -> None:
         asyncio.set_event_loop(self._loop)

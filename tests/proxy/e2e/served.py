@@ -24,6 +24,7 @@ from transom.storage import identity
 
 SECRET = "sk-upstream-0123456789abcdef"  # the configured key, which nobody may see
 CHAT = "/v1/chat/completions"
+PATIENT = {"timeout_s": 60, "commit_wait_s": 60}  # of the storage, so that a busy machine changes nothing
 
 Json = dict[str, Any]
 
@@ -77,14 +78,30 @@ def request(
     method: str | None = None,
 ) -> Got:
     """Make one request on a connection of its own."""
+    with requesting(port, path, body, headers, method) as response:
+        return answer_of(response)
+
+
+def answer_of(response: http.client.HTTPResponse, begun: bytes = b"") -> Got:
+    """Read an answer to its end, of which some may have been read."""
+    return Got(response.status, {k.lower(): v for k, v in response.getheaders()}, begun + response.read())
+
+
+@contextmanager
+def requesting(
+    port: int,
+    path: str,
+    body: bytes | Mapping[str, Any] | None = None,
+    headers: Mapping[str, str] | None = None,
+    method: str | None = None,
+) -> Iterator[http.client.HTTPResponse]:
+    """Make one request on a connection of its own; its answer has begun and can be read while it comes."""
     sent = body if body is None or isinstance(body, bytes) else json.dumps(body).encode()
     connection = http.client.HTTPConnection("127.0.0.1", port, timeout=60)
     try:
         connection.request(method or ("GET" if body is None else "POST"), path, sent, dict(headers or {}))
-        response = connection.getresponse()
-        got = Got(response.status, {k.lower(): v for k, v in response.getheaders()}, response.read())
-        response.close()
-        return got
+        with connection.getresponse() as response:
+            yield response
     finally:
         connection.close()
 
@@ -113,7 +130,7 @@ def config(
     ]
     hashed = {name: "sha256:" + sha256(f"key-of-{name}".encode()).hexdigest() for name in ("acme", "beta")}
     tenants = {name: {"keys": [digest], "models": {p: p for p in policies}} for name, digest in hashed.items()}
-    storage = {"url": database} | sections.pop("storage", {})
+    storage = {"url": database} | PATIENT | sections.pop("storage", {})
     return {
         "model_list": models,
         "policies": {name: dict(policy) for name, policy in policies.items()},
@@ -154,8 +171,23 @@ class Proxy:
 
     def post(self, body: bytes | Mapping[str, Any], *, tenant: str | None = "acme", **headers: str) -> Got:
         """Ask for a completion; underscores in the names of headers are dashes."""
+        with self.asking(body, tenant=tenant, **headers) as response:
+            return answer_of(response)
+
+    @contextmanager
+    def asking(
+        self, body: bytes | Mapping[str, Any], *, tenant: str | None = "acme", **headers: str
+    ) -> Iterator[http.client.HTTPResponse]:
+        """Do as `post`, but hand out the answer as soon as it has begun."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
-        return request(self.port, CHAT, body, (key(tenant) if tenant else {}) | named)
+        with requesting(self.port, CHAT, body, (key(tenant) if tenant else {}) | named) as response:
+            yield response
+
+    @property
+    def under_way(self) -> int:
+        """How many requests are neither answered nor given up."""
+        assert self.transom is not None
+        return self.transom._in_flight.requests
 
     def get(self, path: str, *, method: str = "GET", port: int | None = None, **headers: str) -> Got:
         named = {name.replace("_", "-"): value for name, value in headers.items()}
@@ -192,7 +224,7 @@ class Proxy:
 
     def sql(self, statement: str, *parameters: Any) -> list[sqlite3.Row]:
         """Run a statement on the database file beside the proxy."""
-        with closing(sqlite3.connect(self.database, timeout=5)) as connection:
+        with closing(sqlite3.connect(self.database, timeout=60)) as connection:
             connection.row_factory = sqlite3.Row
             return connection.execute(statement, parameters).fetchall()
 
@@ -204,7 +236,7 @@ class Proxy:
     def close(self) -> None:
         if self._server is not None:
             self._server.should_exit = True
-        self._thread.join(20)
+        self._thread.join(60)
         assert not self._thread.is_alive()
 
     def _run(self, ready: threading.Event) -> None:

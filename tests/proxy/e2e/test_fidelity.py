@@ -65,10 +65,11 @@ def test_several_choices_in_turn(proxy: Proxy, upstream: FakeUpstream) -> None:
 
 
 def test_several_choices_whose_server_forgets_to_end(serve: Serve, upstream: FakeUpstream) -> None:
-    proxy, never = serve(limits={"idle_stream_s": 8}), Gate()  # shorter than the gate is closed
+    proxy, never = serve(limits={"idle_stream_s": 20}), Gate()  # shorter than the gate is closed
     parts = [choice(1, {"content": "One."}, "stop"), choice(0, {"content": "Zero."}, "stop")]
     upstream.on("plain", stream([*parts, never]))
-    got = proxy.post(STREAMED | {"n": 2})
+    with patch("transom.proxy.stream_relay.LINGER_S", 0.2):
+        got = proxy.post(STREAMED | {"n": 2})
     never.open()
     assert got.body == b"".join(parts) + DONE
 

@@ -27,6 +27,7 @@ from openai import OpenAI
 from tests.proxy.e2e.conftest import POLICIES, sqlite
 from tests.proxy.e2e.fake_upstream import DONE, Answer, FakeUpstream, Received, call, completion, event, say, stream
 from tests.proxy.e2e.served import CHAT, Got, Json, config, key, long_text, request, result, user
+from tests.proxy.e2e.test_compress import until
 from transom.storage import identity
 
 KILLS = int(os.environ.get("TRANSOM_TEST_KILLS", "5"))
@@ -36,6 +37,12 @@ CLIENTS = 6
 def free_port() -> int:
     with closing(socket.create_server(("127.0.0.1", 0))) as listener:
         return int(listener.getsockname()[1])
+
+
+def ready(port: int) -> bool:
+    with suppress(OSError, HTTPException):
+        return request(port, "/readyz").status == 200
+    return False
 
 
 class Killable:
@@ -52,17 +59,11 @@ class Killable:
 
     def start(self) -> None:
         """Begin a server and wait until it is ready."""
-        began = time.monotonic()
         assert self._parent.stdin is not None
         self._parent.stdin.write("\n")
         self._parent.stdin.flush()
         self._child = int(self._line())
-        while time.monotonic() < began + 60:
-            with suppress(OSError, HTTPException):
-                if request(self.port, "/readyz").status == 200:
-                    return
-            time.sleep(0.01)
-        raise AssertionError("not ready")
+        until(lambda: ready(self.port))
 
     def kill(self) -> None:
         os.kill(self._child, signal.SIGKILL)
@@ -81,7 +82,7 @@ class Killable:
 
 @pytest.fixture
 def killable(upstream: FakeUpstream, tmp_path: Path) -> Iterator[Killable]:
-    mapping = config(upstream.url, POLICIES, database=sqlite(tmp_path), storage={"commit_wait_s": 20, "timeout_s": 20})
+    mapping = config(upstream.url, POLICIES, database=sqlite(tmp_path))
     server = Killable(mapping, tmp_path)
     yield server
     server.close()
@@ -166,7 +167,7 @@ def talkative(upstream: FakeUpstream) -> None:
 
 def check(database: Path, clients: list[Client]) -> None:
     """Look at the database as a killed process left it."""
-    with closing(sqlite3.connect(database, timeout=10)) as connection:
+    with closing(sqlite3.connect(database, timeout=60)) as connection:
         assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
         assert connection.execute("PRAGMA foreign_key_check").fetchall() == []
         secret = bytes.fromhex(connection.execute("SELECT value FROM meta WHERE key = 'secret'").fetchone()[0])
@@ -192,7 +193,17 @@ def said(payload: bytes | None) -> str:
     return json.dumps(message.get("tool_calls") or message.get("content"))
 
 
-@pytest.mark.timeout(60 + 15 * KILLS)
+def whole(clients: list[Client]) -> int:
+    return sum(len(client.whole) for client in clients)
+
+
+def talk_on(clients: list[Client]) -> None:
+    """Wait until the clients have received some more answers whole."""
+    enough = whole(clients) + CLIENTS
+    until(lambda: whole(clients) >= enough)
+
+
+@pytest.mark.timeout(300 + 60 * KILLS)
 def test_sigkill_under_load(killable: Killable, upstream: FakeUpstream, tmp_path: Path) -> None:
     talkative(upstream)
     clients = [Client(killable.port, number) for number in range(CLIENTS)]
@@ -201,19 +212,20 @@ def test_sigkill_under_load(killable: Killable, upstream: FakeUpstream, tmp_path
     for client in clients:
         client.start()
     for _ in range(KILLS):
-        time.sleep(0.2 + chance.random() * 0.8)
+        talk_on(clients)
+        time.sleep(chance.random() * 0.5)
         killable.kill()
         check(tmp_path / "transom.db", clients)
         killable.start()
-    time.sleep(0.3)
+    talk_on(clients)
+    until(upstream.summary_calls)
     for client in clients:
         client.over.set()
     for client in clients:
-        client.join(20)
+        client.join(60)
+        assert not client.is_alive()
     killable.kill()
     check(tmp_path / "transom.db", clients)
-    assert sum(len(client.whole) for client in clients) > KILLS * CLIENTS
-    assert upstream.summary_calls()
     assert b'"level":"error"' not in (tmp_path / "config.log").read_bytes().replace(b" ", b"")
 
 
@@ -222,11 +234,7 @@ def test_the_command_line_serves_an_upstream_and_ends_at_sigterm(upstream: FakeU
     command = [str(Path(sys.executable).with_name("transom")), "serve", "--upstream", upstream.url, "--port", str(port)]
     with subprocess.Popen(command, cwd=tmp_path, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True) as server:
         try:
-            for _ in range(1500):
-                with suppress(OSError):
-                    if request(port, "/readyz").status == 200:
-                        break
-                time.sleep(0.02)
+            until(lambda: ready(port))
             with OpenAI(
                 base_url=f"http://127.0.0.1:{port}/v1", api_key="sk-the-clients-own-key", max_retries=0
             ) as client:

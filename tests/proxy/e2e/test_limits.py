@@ -67,7 +67,8 @@ def test_however_a_request_ends_it_is_over(serve: Serve, upstream: FakeUpstream)
     assert ends == [502, 500, 502, 502, 400, 200, 400, 404, 403]
     assert chat(proxy).status == 200
     assert proxy.transom is not None
-    assert not any(proxy.transom._tenant_requests._under_way.values())
+    under_way = proxy.transom._tenant_requests._under_way
+    until(lambda: not any(under_way.values()))
 
 
 def test_a_reload_changes_the_limit(serve: Serve, upstream: FakeUpstream) -> None:

@@ -22,9 +22,8 @@ from tests.proxy.upstream.litellm.said import Refused, Said
 from transom.policies.tool_limit import NOTE
 from transom.proxy.upstream.direct import DirectUpstream
 
-# litellm takes seconds to import: one worker does it, and runs all that needs it.
-# Its parts warn when they are first imported, which is within the first request that needs them.
-pytestmark = [pytest.mark.xdist_group("litellm"), pytest.mark.filterwarnings("ignore")]
+# litellm's parts warn when they are first imported, which is within the first request that needs them.
+pytestmark = pytest.mark.filterwarnings("ignore")
 
 FILL = {"strategy": "context_window", "max_tokens": 1200, "keep_verbatim": "fill", "compact_at": None}
 CAP = {"strategy": "truncate", "max_tokens": 2000, "max_tool_calls_per_turn": 2}
@@ -360,7 +359,7 @@ def test_a_client_that_leaves_ends_the_providers_call(
         seen = b""
         while begun and b'"Hello"' not in seen:
             seen += connection.recv(4096)
-    until(providers.asked[0].gone.is_set, 5)
+    until(providers.asked[0].gone.is_set)
 
 
 @pytest.mark.parametrize("model", PLAIN)

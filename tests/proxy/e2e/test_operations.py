@@ -9,7 +9,7 @@ import pytest
 
 from tests.proxy.e2e.conftest import Serve
 from tests.proxy.e2e.fake_upstream import DONE, Answer, FakeUpstream, Gate, completion, event, say, spoken, stream
-from tests.proxy.e2e.served import CHAT, Proxy, Talk, request, user
+from tests.proxy.e2e.served import CHAT, Proxy, Talk, answer_of, request, user
 from tests.proxy.e2e.test_compress import FILL, over, summarising, until
 
 METRICS = [
@@ -265,21 +265,22 @@ def test_erasing_reaches_what_is_under_way(serve: Serve, upstream: FakeUpstream)
 
 
 def test_a_server_that_ends_lets_requests_finish_and_streams_know(serve: Serve, upstream: FakeUpstream) -> None:
-    proxy = serve(server={"drain_s": 0.6})
+    proxy = serve(server={"drain_s": 2})
     hold, never = Gate(), Gate()
     upstream.on("plain", Answer([completion("Finished.")], before=hold))
     upstream.on("fill", stream([event({"content": "Half"}), never]))
-    with ThreadPoolExecutor(3) as pool:
+    streamed = {"model": "fill", "stream": True, "messages": [user("x")]}
+    with ThreadPoolExecutor(2) as pool, proxy.asking(streamed, x_session_id="half") as begun:
+        first = begun.readline()
         whole = pool.submit(proxy.post, {"model": "plain", "messages": [user("x")]})
-        half = pool.submit(proxy.post, {"model": "fill", "stream": True, "messages": [user("x")]}, x_session_id="half")
         until(lambda: len(upstream.received) == 2)
         ending = pool.submit(proxy.close)
         hold.open()
         assert whole.result().message["content"] == "Finished."
-        streamed = half.result()
+        half = answer_of(begun, first)
         ending.result()
-    assert DONE not in streamed.body
-    assert json.loads(streamed.events[-1][6:])["error"]["code"] == "shutting_down"
+    assert DONE not in half.body
+    assert json.loads(half.events[-1][6:])["error"]["code"] == "shutting_down"
     assert [r["complete"] for r in proxy.rows("half").requests] == [0]
 
 
@@ -300,10 +301,7 @@ def test_retention_spares_what_is_in_use(serve: Serve, upstream: FakeUpstream) -
         old = first.session_id("old")
         connection.execute("UPDATE sessions SET used_at = used_at - 86400 * 40 WHERE id = ?", (old.hex(),))
     second = serve(storage={"retention_days": 30})
-    for _ in range(500):
-        if len(second.sql("SELECT * FROM sessions")) == 1:
-            break
-        second.get("/healthz")
+    until(lambda: len(second.sql("SELECT * FROM sessions")) == 1)
     assert [r["id"] for r in second.sql("SELECT id FROM sessions")] == [second.session_id("used").hex()]
 
 

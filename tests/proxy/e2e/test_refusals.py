@@ -9,6 +9,7 @@ import pytest
 from tests.proxy.e2e.conftest import Serve
 from tests.proxy.e2e.fake_upstream import FakeUpstream, Gate, say
 from tests.proxy.e2e.served import Proxy, key, request, user
+from tests.proxy.e2e.test_compress import until
 
 HELLO = {"model": "plain", "messages": [user("Hello.")]}
 
@@ -178,10 +179,7 @@ def test_more_requests_than_may_be_in_flight(serve: Serve, upstream: FakeUpstrea
     upstream.on("plain", held)
     with ThreadPoolExecutor(2) as pool:
         waiting = [pool.submit(proxy.post, HELLO) for _ in range(2)]
-        for _ in range(500):
-            if len(upstream.received) == 2:
-                break
-            proxy.get("/healthz")
+        until(lambda: len(upstream.received) == 2)
         refused = proxy.post(HELLO)
         hold.open()
         assert [w.result().status for w in waiting] == [200, 200]

@@ -1,8 +1,8 @@
 """Answers come back as the model gave them, bytes and all; what is no answer becomes an error of OpenAI's shape."""
 
 import json
-import time
 from typing import Any
+from unittest.mock import patch
 
 import pytest
 from openai import OpenAI
@@ -23,6 +23,7 @@ from tests.proxy.e2e.fake_upstream import (
     stream,
 )
 from tests.proxy.e2e.served import SECRET, Got, Proxy, user
+from tests.proxy.e2e.test_compress import until
 
 HELLO = {"model": "plain", "messages": [user("Hello.")]}
 STREAMED = HELLO | {"stream": True}
@@ -205,9 +206,12 @@ def test_the_answers_headers_come_back(proxy: Proxy, upstream: FakeUpstream) -> 
 def test_connections_to_the_model_are_used_again_after_a_stream(serve: Serve, upstream: FakeUpstream) -> None:
     proxy = serve({"plain": {"preset": "chat"}})  # of its own: another's pool may hold several to choose from
     upstream.on("plain", lambda _: stream([*spoken("Hi."), DONE, OpensLater(0.02)]))
-    for _ in range(5):
-        assert ask(proxy, streamed=True).status == 200
-        time.sleep(0.3)  # the end of the transfer comes behind the client's back
+    assert proxy.transom is not None
+    direct = proxy.transom._direct
+    with patch("transom.proxy.stream_relay.SETTLE_S", 60):
+        for _ in range(5):
+            assert ask(proxy, streamed=True).status == 200
+            until(lambda: direct._pool.connector._conns)  # the end of the transfer comes behind the client's back
     assert len({r.port for r in upstream.received}) == 1
 
 

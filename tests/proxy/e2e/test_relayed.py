@@ -17,7 +17,7 @@ from openai import OpenAI
 
 from tests.proxy.e2e.conftest import POLICIES, Serve, sqlite
 from tests.proxy.e2e.fake_upstream import STREAM, Abort, Answer, FakeUpstream, Gate
-from tests.proxy.e2e.served import SECRET, Got, Proxy, config, key, request, serving
+from tests.proxy.e2e.served import SECRET, Got, Proxy, answer_of, config, key, request, requesting, serving
 from tests.proxy.e2e.test_compress import until
 
 EMBED = {"model": "embed", "input": "Hello."}
@@ -368,7 +368,7 @@ def test_an_error_event_does_not_show_our_key(relaying: Proxy, upstream: FakeUps
 
 @pytest.mark.parametrize("begun", [False, True])
 def test_an_upstream_that_hangs(serve: Serve, upstream: FakeUpstream, begun: bool) -> None:
-    proxy = serve(limits={"first_byte_s": 0.4, "idle_stream_s": 0.4}, **sections(upstream.url))
+    proxy = serve(limits={"first_byte_s": 60 if begun else 0.4, "idle_stream_s": 0.4}, **sections(upstream.url))
     never = Gate()
     parts = [b"data: {}\n\n", never] if begun else []
     upstream.at("completions", Answer(parts, headers=STREAM, before=None if begun else never))
@@ -396,7 +396,7 @@ def test_a_client_that_leaves_ends_the_call(relaying: Proxy, upstream: FakeUpstr
         until(lambda: upstream.received)
         if begun:
             assert connection.recv(12) == b"HTTP/1.1 200"
-    until(upstream.received[0].gone.is_set, 60)
+    until(upstream.received[0].gone.is_set)
     assert relaying.transom is not None
     in_flight = relaying.transom._in_flight
     until(lambda: (in_flight.requests, in_flight.bytes) == (0, 0))
@@ -418,22 +418,21 @@ def test_a_client_that_does_not_read_holds_the_upstream_back(relaying: Proxy, up
     upstream.at("audio/speech", Answer(pieces(), headers={"content-type": "audio/mpeg"}))
     with closing(socket.create_connection(("127.0.0.1", relaying.port), timeout=60)) as connection:
         connection.sendall(SPEECH)
-        until(stands_still, 60)
+        until(stands_still)
         assert taken[0] < 100  # what lies in the sockets' own buffers
-    until(upstream.received[0].gone.is_set, 60)
+    until(upstream.received[0].gone.is_set)
 
 
 def test_a_server_that_ends_says_so(serve: Serve, upstream: FakeUpstream) -> None:
     proxy = serve(server={"drain_s": 0.2}, **sections(upstream.url))
     never = Gate()
     upstream.at("completions", Answer([b"data: {}\n\n", never], headers=STREAM))
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(call, proxy, "completions")
-        until(lambda: upstream.received)
-        time.sleep(0.1)
+    with requesting(proxy.port, "/v1/completions", {"model": "plain"}, key("acme")) as begun:
+        first = begun.readline()
         proxy.close()
-        assert waiting.result().events[-1].startswith(b'data: {"error":')
-        assert b"shutting_down" in waiting.result().body
+        got = answer_of(begun, first)
+    assert got.events[-1].startswith(b'data: {"error":')
+    assert b"shutting_down" in got.body
     never.open()
 
 

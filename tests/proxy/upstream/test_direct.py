@@ -37,8 +37,9 @@ from transom.proxy.upstream.direct import DirectReply, DirectUpstream
 
 LIMIT = 1 << 20
 EVENT = b'data: {"choices":[]}\n\n'
-SHORT = 0.15
-PATIENT = Deadlines(connect_s=5, first_byte_s=5, idle_stream_s=5, total_s=10)
+SHORT = 0.15  # to be waited for
+LONGER = 0.8  # in which an answer begins on a busy machine too
+PATIENT = Deadlines(connect_s=60, first_byte_s=60, idle_stream_s=60, total_s=60)
 
 
 class Tidy(DirectUpstream):
@@ -205,7 +206,7 @@ async def test_u3_no_tls_where_it_was_due() -> None:
 async def test_u4_hangs_before_headers() -> None:
     async with served(hanging) as server, upstream(Deadlines(first_byte_s=SHORT)) as direct:
         assert isinstance(await error_of(direct, server.model), UpstreamTimeout)
-        await asyncio.wait_for(server.calls[0].gone.wait(), 5)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
 
 
 async def test_u4_hangs_within_headers() -> None:
@@ -322,7 +323,7 @@ async def test_u6_hangs_mid_stream() -> None:
 
         assert came == EVENT
         assert isinstance(error, UpstreamTimeout)
-        await asyncio.wait_for(server.calls[0].gone.wait(), 5)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
 
 
 async def test_u6_hangs_within_a_json_answer() -> None:
@@ -353,7 +354,7 @@ async def drip(call: Call) -> None:
 
 
 async def test_u7_dripped_comments_end_with_the_total() -> None:
-    async with served(drip) as server, upstream(Deadlines(idle_stream_s=5, total_s=2 * SHORT)) as direct:
+    async with served(drip) as server, upstream(Deadlines(total_s=LONGER)) as direct:
         came, error = await failing(await direct.send(request(server.model)))
 
         assert came.startswith(b": wait\n\n")
@@ -366,16 +367,16 @@ async def test_u15_an_endless_stream_ends_with_the_total() -> None:
         while True:
             await call.send(chunk(EVENT * 100))
 
-    async with served(endless) as server, upstream(Deadlines(total_s=2 * SHORT)) as direct:
+    async with served(endless) as server, upstream(Deadlines(total_s=LONGER)) as direct:
         _, error = await failing(await direct.send(request(server.model)))
 
         assert isinstance(error, UpstreamTimeout)
 
 
 async def test_the_total_holds_while_nobody_reads() -> None:
-    async with served(drip) as server, upstream(Deadlines(total_s=SHORT)) as direct:
+    async with served(drip) as server, upstream(Deadlines(total_s=LONGER)) as direct:
         reply = await direct.send(request(server.model))
-        await asyncio.wait_for(server.calls[0].gone.wait(), 5)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
         _, error = await failing(reply)
 
         assert isinstance(error, UpstreamTimeout)
@@ -506,7 +507,7 @@ async def test_a_packed_stream_is_decoded_as_it_comes() -> None:
         chunks = (await direct.send(request(server.model))).chunks()
         came = b""
         while len(came) < 2 * len(EVENT):
-            came += await asyncio.wait_for(anext(chunks), 5)
+            came += await asyncio.wait_for(anext(chunks), 60)
 
         assert came == EVENT * 2
 
@@ -536,7 +537,7 @@ async def test_closing_early_ends_the_upstream_call() -> None:
         await reply.close()
         await reply.close()
 
-        await asyncio.wait_for(server.calls[0].gone.wait(), 5)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
 
 
 async def test_a_caller_that_leaves_before_headers_ends_the_upstream_call() -> None:
@@ -547,7 +548,7 @@ async def test_a_caller_that_leaves_before_headers_ends_the_upstream_call() -> N
         with pytest.raises(asyncio.CancelledError):
             await task
 
-        await asyncio.wait_for(server.calls[0].gone.wait(), 5)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
 
 
 async def test_a_cancelled_wait_loses_nothing() -> None:

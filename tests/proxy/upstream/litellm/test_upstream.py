@@ -39,9 +39,9 @@ from transom.proxy.upstream.litellm.arguments import OPENAI, READ_HERE
 from transom.proxy.upstream.litellm.library import CALLBACKS, SWITCHES, load
 from transom.proxy.upstream.litellm.upstream import NotChat
 
-pytestmark = [pytest.mark.xdist_group("litellm"), pytest.mark.filterwarnings("ignore")]
+pytestmark = pytest.mark.filterwarnings("ignore")
 
-PATIENT = Deadlines(connect_s=5, first_byte_s=30, idle_stream_s=30, total_s=60)
+PATIENT = Deadlines(connect_s=60, first_byte_s=60, idle_stream_s=60, total_s=60)
 SHORT = 0.2
 HELLO = b'{"model":"m","messages":[{"role":"user","content":"Hello."}]}'
 COMPLETION = {
@@ -100,7 +100,7 @@ async def test_a_whole_answer() -> None:
 async def test_a_server_that_hangs(stream: bool) -> None:
     async with served(hanging) as server, upstream(replace(PATIENT, first_byte_s=SHORT)) as adapter:
         assert isinstance(await error_of(adapter, to(server, stream=stream)), UpstreamTimeout)
-        await asyncio.wait_for(server.calls[0].gone.wait(), 30)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
 
 
 async def test_a_server_that_hangs_in_the_middle() -> None:
@@ -110,7 +110,7 @@ async def test_a_server_that_hangs_in_the_middle() -> None:
 
     async with served(begin) as server, upstream(replace(PATIENT, idle_stream_s=SHORT)) as adapter:
         assert isinstance(await error_of(adapter, to(server, stream=True)), UpstreamTimeout)
-        await asyncio.wait_for(server.calls[0].gone.wait(), 30)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
 
 
 async def test_a_server_that_never_ends() -> None:
@@ -177,7 +177,7 @@ async def test_closing_an_answer_ends_the_call() -> None:
         assert b'"Hi"' in await anext(reply.chunks())
         await reply.close()
         await reply.close()
-        await asyncio.wait_for(server.calls[0].gone.wait(), 30)
+        await asyncio.wait_for(server.calls[0].gone.wait(), 60)
         assert [piece async for piece in reply.chunks()] == []
 
 
