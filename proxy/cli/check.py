@@ -9,7 +9,7 @@ from rich.box import SIMPLE
 from rich.console import Console
 from rich.table import Table
 
-from transom.proxy.cli.source import find_source
+from transom.proxy.cli.source import find_source, let_import_beside
 from transom.proxy.config.places import ConfigError
 from transom.proxy.config.review import Review, RouteReview, review
 from transom.proxy.config.settings import compile_settings
@@ -18,6 +18,7 @@ from transom.proxy.config.settings import compile_settings
 def check(path: Path | None, *, as_json: bool) -> int:
     """Print the review of a configuration; return 0, or 1 where it is not valid."""
     source = find_source(path)
+    let_import_beside(source)
     try:
         settings = compile_settings(source.read())
     except ConfigError as error:

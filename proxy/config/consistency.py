@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from transom.proxy.config.model_entry import LiteLLMParams, ModelInfo, known_info, known_param, refusal
+from transom.proxy.config.own_trimmers import unusable
 from transom.proxy.config.places import Document, Fault, KeyPath
 from transom.proxy.config.schema import Config
 from transom.proxy.config.sentences import nearest, unknown_key
@@ -40,6 +41,7 @@ def inconsistencies(config: Config, document: Document) -> Iterator[Fault]:
     yield from _doubled_models(config, document)
     yield from _doubled_keys(config, document)
     yield from _lost_names(config, document)
+    yield from _lost_trimmers(config, document)
     if config.server.workers > 1 and config.storage.is_sqlite:
         yield document.fault(
             ("server", "workers"), "more than one worker needs PostgreSQL; set storage.url to postgresql+psycopg://…"
@@ -89,3 +91,9 @@ def _lost_names(config: Config, document: Document) -> Iterator[Fault]:
         for where, policy in policies:
             if policy not in config.policies:
                 yield document.fault(where, f"there is no policy {policy}{nearest(policy, config.policies)}")
+
+
+def _lost_trimmers(config: Config, document: Document) -> Iterator[Fault]:
+    for name, policy in config.policies.items():
+        if sentence := unusable(policy.trimmers):
+            yield document.fault(("policies", name, "strategy"), sentence)

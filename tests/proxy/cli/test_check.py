@@ -1,6 +1,7 @@
 """`transom check`: tables for people, JSON for scripts."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -85,3 +86,20 @@ def test_a_secret_never_shows(folder: Path) -> None:
     )
     for option in ([], ["--json"]):
         assert "hidden" not in CliRunner().invoke(app, ["check", *option]).output
+
+
+def test_modules_beside_the_configuration_are_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "deep").mkdir()
+    (folder / "deep" / "beside_for_check.py").write_text("class Own:\n    async def trim(self, request): ...\n")
+    (folder / "deep" / "own.yaml").write_text("policies: {default: {strategy: 'beside_for_check:Own'}}")
+    result = CliRunner().invoke(app, ["check", "-c", "deep/own.yaml"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert str(folder / "deep") == sys.path[-1]
+
+
+def test_a_trimmer_that_is_not_there_is_refused(folder: Path) -> None:
+    (folder / "config.yaml").write_text("policies:\n  default:\n    strategy: 'not_there_at_all:Own'\n")
+    result = CliRunner().invoke(app, ["check"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("config.yaml:3: policies.default.strategy: there is no module not_there_at_all;")
