@@ -1,7 +1,12 @@
 """`transom check`: tables for people, JSON for scripts."""
 
 import json
+import os
+import pty
+import re
+import subprocess
 import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -44,6 +49,58 @@ def test_for_people(folder: Path) -> None:
 
 def test_no_colours_where_there_is_no_terminal(folder: Path) -> None:
     assert "\x1b" not in CliRunner().invoke(app, ["check"]).output
+
+
+def on_a_terminal(columns: int, cwd: Path) -> str:
+    """Return what `transom check` shows on a terminal of so many columns, styles left out."""
+    outer, inner = pty.openpty()
+    termios.tcsetwinsize(inner, (40, columns))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    run = [sys.executable, "-c", "from transom.proxy.cli import main; main()", "check"]
+    process = subprocess.Popen(
+        run, cwd=cwd, stdin=inner, stdout=inner, stderr=inner, env={**environment, "TERM": "xterm"}
+    )
+    os.close(inner)
+    shown = b""
+    try:
+        while more := os.read(outer, 65536):
+            shown += more
+    except OSError:  # Linux' end of a terminal that nobody holds any more
+        pass
+    os.close(outer)
+    assert process.wait(60) == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
+
+
+def test_a_narrow_terminal_gets_a_block_for_each_route(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD)
+    shown = on_a_terminal(80, folder)
+    assert shown.startswith("config.yaml is valid\n")
+    first, second = [part.splitlines() for part in shown.split("\n\n")[1:3]]
+    assert [line.split(":")[0] for line in first] == [
+        "tenant", "model", "policy", "does", "messages", "window", "items", "tool calls", "text goes to"
+    ]  # fmt: skip
+    assert " ".join(second[3].split()) == "does: clear_tool_results, compress, truncate (audit)"
+    assert " ".join(first[8].split()) == "text goes to: llm.example:8080; summaries: sum.example"
+    assert "…" not in shown.split("messages: tokens")[0]
+
+
+def test_a_wide_terminal_gets_the_table(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD)
+    lines = [" ".join(line.split()) for line in on_a_terminal(200, folder).splitlines()]
+    assert "tenant model policy does messages window items tool calls text goes to" in lines
+
+
+def test_names_are_shown_as_they_are_written(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD.replace("acme", '"[red]:smile:"'))
+    assert "[red]:smile:" in CliRunner().invoke(app, ["check"]).output
+
+
+def test_the_file_may_be_an_argument(folder: Path) -> None:
+    (folder / "own.yaml").write_text(GOOD)
+    result = CliRunner().invoke(app, ["check", "own.yaml"])
+    assert (result.exit_code, result.output.splitlines()[0]) == (0, "own.yaml is valid")
+    assert CliRunner().invoke(app, ["check", "own.yaml", "-c", "own.yaml"]).exit_code == 2
 
 
 def test_for_scripts(folder: Path) -> None:
