@@ -77,7 +77,10 @@ def build(live: LiveSettings, drain: Drain) -> "Transom":
     try:
         return Transom(live, drain)
     except CannotOpen as refusal:
-        log.error("cannot start", reason=str(refusal))
+        storage = live.current.config.storage
+        # The address of a server may hold a password; a file's does not.
+        named = {"database": storage.url} if storage.is_sqlite else {}
+        log.error("cannot start", reason=str(refusal), **named)
         raise SystemExit(1) from None
 
 
