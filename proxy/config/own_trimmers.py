@@ -23,7 +23,7 @@ def load_trimmer(name: str) -> object:
         raise UnknownTrimmer(
             f"there is no module {error.name}; it may lie beside the configuration or on PYTHONPATH"
         ) from None
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnknownTrimmer(f"the module {module_name} cannot be imported: {_shown(error)}") from error
     try:
         made_by = attrgetter(attribute)(module)
@@ -32,7 +32,7 @@ def load_trimmer(name: str) -> object:
         raise UnknownTrimmer(f"the module {module_name} has no class {attribute}{hint}") from None
     try:
         return made_by()
-    except Exception as error:
+    except (Exception, SystemExit) as error:
         raise UnknownTrimmer(f"{name} cannot be made: {_shown(error)}") from error
 
 
@@ -45,5 +45,5 @@ def unusable(names: tuple[str, ...]) -> str | None:
     return None
 
 
-def _shown(error: Exception) -> str:
+def _shown(error: BaseException) -> str:
     return f"{type(error).__name__}: {error}"

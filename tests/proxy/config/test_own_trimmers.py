@@ -25,6 +25,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.setattr(sys, "path", [*sys.path, str(tmp_path)])
     (tmp_path / "own_for_tests.py").write_text(MODULE)
     (tmp_path / "own_with_fault.py").write_text("1 / 0\n")
+    (tmp_path / "own_that_ends.py").write_text("raise SystemExit(3)\n")
     (tmp_path / "own_without_library.py").write_text("import library_that_is_not_there\n")
     return tmp_path
 
@@ -57,6 +58,7 @@ def test_a_class_is_made() -> None:
         ("own_for_tests:NeedsMore", "own_for_tests:NeedsMore cannot be made: TypeError: "),
         ("own_for_tests:Idle", "own_for_tests:Idle has no method trim"),
         ("own_with_fault:Keeps", "the module own_with_fault cannot be imported: ZeroDivisionError: division by zero"),
+        ("own_that_ends:Keeps", "the module own_that_ends cannot be imported: SystemExit: 3"),
         ("own_without_library:Keeps", "the module own_without_library cannot be imported: No module named 'library_"),
     ],
 )
