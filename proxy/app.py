@@ -1,7 +1,6 @@
 """The composition root: makes every part once, says in one list what a request passes, starts and stops the rest."""
 
 import asyncio
-import importlib
 import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
@@ -27,6 +26,7 @@ from transom.proxy.allowance import Allowance
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import Attempts
 from transom.proxy.chat import ChatEndpoint
+from transom.proxy.config.own_trimmers import load_trimmer
 from transom.proxy.config.schema import Config
 from transom.proxy.config.settings import Model, Settings
 from transom.proxy.config.watch import LiveSettings, Outcome, watch
@@ -77,7 +77,10 @@ def build(live: LiveSettings, drain: Drain) -> "Transom":
     try:
         return Transom(live, drain)
     except CannotOpen as refusal:
-        log.error("cannot start", reason=str(refusal))
+        storage = live.current.config.storage
+        # The address of a server may hold a password; a file's does not.
+        named = {"database": storage.url} if storage.is_sqlite else {}
+        log.error("cannot start", reason=str(refusal), **named)
         raise SystemExit(1) from None
 
 
@@ -312,9 +315,3 @@ class Front:
             await self._chat(scope, receive, send)
         else:
             await self._rest(scope, receive, send)
-
-
-def load_trimmer(name: str) -> object:
-    """Import `package.module:Class` and make one."""
-    module, _, attribute = name.partition(":")
-    return getattr(importlib.import_module(module), attribute)()

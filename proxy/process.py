@@ -45,7 +45,10 @@ Assemble = Callable[[Drain], Application]
 
 @dataclass(frozen=True, slots=True)
 class Listen:
-    """Where and within which bounds to serve. Times in seconds; an `admin_port` of None shares the main port."""
+    """Where and within which bounds to serve, and what to call once requests are answered.
+
+    Times in seconds; an `admin_port` of None shares the main port.
+    """
 
     host: str
     port: int
@@ -53,6 +56,7 @@ class Listen:
     admin_port: int | None = None
     drain_s: float = 30
     sockets: list[socket.socket] = field(default_factory=list)
+    on_start: Callable[[], object] = lambda: None
 
     def open(self) -> None:
         """Bind the main socket and, if wanted, the one for the admin application. Raises OSError."""
@@ -72,11 +76,18 @@ class Server(uvicorn.Server):
     config: BoundedConfig
 
     def __init__(
-        self, config: BoundedConfig, drain: Drain, drain_s: float, admin: BoundedConfig | None, supervised: bool
+        self,
+        config: BoundedConfig,
+        drain: Drain,
+        drain_s: float,
+        admin: BoundedConfig | None,
+        supervised: bool,
+        on_start: Callable[[], object] = lambda: None,
     ) -> None:
         super().__init__(config)
         self._drain = drain
         self._drain_s = drain_s
+        self._on_start = on_start
         self._garbage = Garbage()
         self._admin = uvicorn.Server(admin) if admin else None
         self._supervisor = os.getppid() if supervised else None
@@ -90,6 +101,8 @@ class Server(uvicorn.Server):
             self._admin.lifespan = self._admin.config.lifespan_class(self._admin.config)
             await self._admin.startup(sockets=rest)
         self._garbage.begin(time.monotonic())
+        if self.started:
+            self._on_start()
 
     async def on_tick(self, counter: int) -> bool:
         """Close what is overdue, and free what hangs in cycles; called ten times a second."""
@@ -187,7 +200,7 @@ def run(assemble: Assemble, listen: Listen, supervised: bool = False) -> int:
     admin = None
     if application.admin_app is not None and len(listen.sockets) > 1:
         admin = configure(application.admin_app, listen.bounds, lifespan=False)
-    server = Server(main, drain, listen.drain_s, admin, supervised)
+    server = Server(main, drain, listen.drain_s, admin, supervised, listen.on_start)
     try:
         with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
             runner.run(server.serve(sockets=listen.sockets))

@@ -5,6 +5,7 @@ Does not know what is served, nor what the application does.
 
 import os
 import resource
+from dataclasses import replace
 
 import structlog
 
@@ -48,9 +49,35 @@ def serve(live: LiveSettings, *, host: str, port: int, workers: int = 1) -> int:
         )
         listen.close()
         return STARTUP_FAILED
-    logger.info("listening", url=f"http://{host}:{listen.sockets[0].getsockname()[1]}", workers=workers)
+    announcement = Announcement(f"http://{host}:{listen.sockets[0].getsockname()[1]}", workers)
+    listen = replace(listen, on_start=announcement.make)
 
     def assemble(drain: Drain) -> Application:
         return build(live, drain)
 
-    return run(assemble, listen) if workers == 1 else run_workers(assemble, listen, workers)
+    try:
+        return run(assemble, listen) if workers == 1 else run_workers(assemble, listen, workers)
+    finally:
+        announcement.close()
+
+
+class Announcement:
+    """Logs where the server listens, once: when the first of its processes answers requests.
+
+    The processes share a pipe with one byte in it; whoever takes it logs.
+    """
+
+    def __init__(self, url: str, workers: int) -> None:
+        self._url, self._workers = url, workers
+        self._token, end = os.pipe()
+        os.write(end, b"1")
+        os.close(end)
+
+    def make(self) -> None:
+        """Log, unless some process did."""
+        if os.read(self._token, 1):
+            structlog.get_logger().info("listening", url=self._url, workers=self._workers)
+
+    def close(self) -> None:
+        """Give the pipe back."""
+        os.close(self._token)

@@ -10,11 +10,11 @@ from typing import Annotated
 
 import typer
 
+import transom
 from transom.proxy.config.places import ConfigError
 
 app = typer.Typer(
     name="transom",
-    help="An OpenAI-compatible LLM proxy with automatic context windowing.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -31,7 +31,23 @@ app.add_typer(imports, name="import")
 ConfigOption = Annotated[
     Path | None, typer.Option("--config", "-c", help="The configuration; ./config.yaml or a built-in one by default.")
 ]
+FileArgument = Annotated[Path | None, typer.Argument(metavar="FILE", help="The same as --config FILE.")]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        typer.echo(f"transom {transom.__version__}")
+        raise typer.Exit
+
+
+@app.callback()
+def options_of_all(
+    _version: Annotated[
+        bool, typer.Option("--version", is_eager=True, callback=_print_version, help="Print the version and exit.")
+    ] = False,
+) -> None:
+    """An OpenAI-compatible LLM proxy with automatic context windowing."""
 
 
 @app.command("serve")
@@ -62,11 +78,13 @@ def demo_command() -> None:
 
 
 @app.command("check")
-def check_command(config_path: ConfigOption = None, as_json: JsonOption = False) -> None:
+def check_command(file: FileArgument = None, config_path: ConfigOption = None, as_json: JsonOption = False) -> None:
     """Validate the configuration and print what it comes to, per tenant and model."""
     from transom.proxy.cli.check import check  # noqa: PLC0415
 
-    raise typer.Exit(check(config_path, as_json=as_json))
+    if file is not None and config_path is not None:
+        raise typer.BadParameter("names the configuration a second time; leave one out", param_hint="--config")
+    raise typer.Exit(check(file or config_path, as_json=as_json))
 
 
 @keys.command("new")
@@ -89,11 +107,12 @@ def schema_command() -> None:
 def import_litellm_command(
     source: Annotated[Path, typer.Argument(metavar="FILE", help="The config.yaml of a LiteLLM proxy.")],
     output: Annotated[Path | None, typer.Option("--output", "-o", help="Write here, not to standard output.")] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite the file of --output.")] = False,
 ) -> None:
     """Write a configuration from a LiteLLM proxy's; what is left out is named on standard error."""
     from transom.proxy.cli.import_litellm import import_litellm  # noqa: PLC0415
 
-    raise typer.Exit(import_litellm(source, output))
+    raise typer.Exit(import_litellm(source, output, overwrite=force))
 
 
 def main() -> None:

@@ -67,11 +67,14 @@ class Import:
         self.said.append(f"changed: {self.document.fault(path, reason)}")
 
 
-def import_litellm(source: Path, output: Path | None) -> int:
-    """Write the configuration to a file or to standard output; return 0, or 1 where no model is left.
+def import_litellm(source: Path, output: Path | None, *, overwrite: bool = False) -> int:
+    """Write the configuration to a file or to standard output; return 0, or 1 where it cannot be made or written.
 
     Raises ConfigError where the file cannot be read.
     """
+    if output is not None and output.exists() and not overwrite:
+        sys.stderr.write(f"{output}: is there already; --force overwrites it\n")
+        return 1
     made = convert(read_yaml(source, str(source)))
     for line in made.said:
         sys.stderr.write(line + "\n")

@@ -6,7 +6,7 @@ from pathlib import Path
 import structlog
 import typer
 
-from transom.proxy.cli.source import Source, find_source
+from transom.proxy.cli.source import Source, find_source, let_import_beside
 from transom.proxy.config.load import for_upstream
 from transom.proxy.config.places import ConfigError, Fault, Place
 from transom.proxy.config.review import review
@@ -31,6 +31,7 @@ def run_server(request: Request) -> int:
     Raises ConfigError, and BadParameter for options that exclude each other.
     """
     source = _source(request)
+    let_import_beside(source)
     live = LiveSettings(source.read, path=source.path)
     server = live.current.config.server
     workers = request.workers or server.workers

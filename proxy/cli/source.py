@@ -1,5 +1,6 @@
 """Which configuration a command works on: the file named, ./config.yaml, or the embedded default."""
 
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from importlib.resources import files
@@ -27,6 +28,16 @@ def find_source(path: Path | None) -> Source:
     if path is None:
         return Source("built-in default", None, lambda: from_text(default_text(), "built-in default"))
     return Source(str(path), path, lambda: load(path))
+
+
+def let_import_beside(source: Source) -> None:
+    """Make modules beside the configuration importable, or in the current directory where there is no file.
+
+    The folder comes last on sys.path, so that no file in it can stand in for a library.
+    """
+    folder = str((source.path.parent if source.path is not None else Path()).absolute())
+    if folder not in sys.path:
+        sys.path.append(folder)
 
 
 def default_text() -> str:

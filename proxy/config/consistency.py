@@ -3,7 +3,17 @@
 from collections.abc import Iterator
 from typing import Any
 
-from transom.proxy.config.model_entry import LiteLLMParams, ModelInfo, known_info, known_param, refusal
+from transom.policies.options import PRESETS
+from transom.proxy.config.model_entry import (
+    DEMO_MODEL,
+    OWN_PROVIDER,
+    LiteLLMParams,
+    ModelInfo,
+    known_info,
+    known_param,
+    refusal,
+)
+from transom.proxy.config.own_trimmers import unusable
 from transom.proxy.config.places import Document, Fault, KeyPath
 from transom.proxy.config.schema import Config
 from transom.proxy.config.sentences import nearest, unknown_key
@@ -40,6 +50,8 @@ def inconsistencies(config: Config, document: Document) -> Iterator[Fault]:
     yield from _doubled_models(config, document)
     yield from _doubled_keys(config, document)
     yield from _lost_names(config, document)
+    yield from _lost_trimmers(config, document)
+    yield from _lost_own_models(config, document)
     if config.server.workers > 1 and config.storage.is_sqlite:
         yield document.fault(
             ("server", "workers"), "more than one worker needs PostgreSQL; set storage.url to postgresql+psycopg://…"
@@ -88,4 +100,24 @@ def _lost_names(config: Config, document: Document) -> Iterator[Fault]:
                 )
         for where, policy in policies:
             if policy not in config.policies:
-                yield document.fault(where, f"there is no policy {policy}{nearest(policy, config.policies)}")
+                yield document.fault(where, _no_policy(policy, config))
+
+
+def _no_policy(name: str, config: Config) -> str:
+    if name in PRESETS:
+        return f"{name} is a preset and no policy; write `{name}: {{preset: {name}}}` under policies"
+    return f"there is no policy {name}{nearest(name, config.policies)}"
+
+
+def _lost_own_models(config: Config, document: Document) -> Iterator[Fault]:
+    for index, entry in enumerate(config.model_list):
+        params = entry.litellm_params
+        if params.provider_name == OWN_PROVIDER and params.provider != "demo":
+            path: KeyPath = ("model_list", index, "litellm_params", "model")
+            yield document.fault(path, f"the one model of {OWN_PROVIDER} is {DEMO_MODEL}")
+
+
+def _lost_trimmers(config: Config, document: Document) -> Iterator[Fault]:
+    for name, policy in config.policies.items():
+        if sentence := unusable(policy.trimmers):
+            yield document.fault(("policies", name, "strategy"), sentence)

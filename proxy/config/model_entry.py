@@ -11,7 +11,8 @@ from pydantic_core import PydanticCustomError
 
 Provider = Literal["direct", "demo", "litellm"]
 
-DEMO_MODEL = "transom/demo"
+OWN_PROVIDER = "transom"
+DEMO_MODEL = f"{OWN_PROVIDER}/demo"
 
 # Credentials and places of single providers, handed to litellm as they are (names: litellm's CredentialLiteLLMParams).
 PROVIDER_PREFIXES = (

@@ -134,7 +134,7 @@ def parse_yaml(text: str, source: str) -> Document:
         document.places[()] = Place(source)
         tree = _Builder(loader, document).build(node, ())
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(error, source) from None
+        raise _not_yaml(error, source, text) from None
     except yaml.YAMLError:
         raise _unusable(source, None, "holds a character that YAML does not allow") from None
     except RecursionError:
@@ -151,10 +151,13 @@ def _unusable(source: str, line: int | None, sentence: str) -> ConfigError:
     return ConfigError(Fault(Place(source, line), "", sentence))
 
 
-def _not_yaml(error: yaml.MarkedYAMLError, source: str) -> ConfigError:
+def _not_yaml(error: yaml.MarkedYAMLError, source: str, text: str) -> ConfigError:
     mark = error.problem_mark or error.context_mark
     about = f" {error.context}" if error.context else ""
     line = mark.line + 1 if mark is not None else None
+    written = text.split("\n")[mark.line : mark.line + 1] if mark is not None else []
+    if any("\t" in one[: len(one) - len(one.lstrip())] for one in written):
+        return _unusable(source, line, "is not valid YAML: the line is indented with a tab; YAML indents with spaces")
     return _unusable(source, line, f"is not valid YAML: {error.problem or 'unreadable'}{about}")
 
 

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from transom.policies.options import SUMMARIZING
+from transom.proxy.config.doubts import doubts
 from transom.proxy.config.settings import ANY, OPENAI_BASE, Model, Route, Settings, Tenant
 from transom.proxy.errors import ClientError
 
@@ -147,6 +148,7 @@ def _about_model(settings: Settings, name: str) -> Iterator[str]:
     idle = (*entry.litellm_params.idle_params, *(f"model_info.{key}" for key in entry.model_info.idle_keys))
     if idle:
         yield f"model {name}: {', '.join(idle)} {'has' if len(idle) == 1 else 'have'} no effect here"
+    yield from (f"model {name}: {text}" for text in doubts(entry.litellm_params))
     needs_key = any(tenant.upstream_key == "config" for tenant in settings.tenants.values())
     if model.api_base == OPENAI_BASE and model.api_key is None and needs_key:
         yield f"model {name}: has no api_key, so OpenAI will refuse its requests"

@@ -1,13 +1,17 @@
-"""What litellm's model map says about a model's window, read as a file; litellm itself is never imported for it."""
+"""What litellm's files say about a model's window and the providers there are; litellm is never imported for it."""
 
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
 from pathlib import Path
+from typing import TypeVar
 
 import msgspec
 
+Read = TypeVar("Read")
+
 MODEL_MAP = "model_prices_and_context_window_backup.json"
+PROVIDERS = "provider_endpoints_support_backup.json"
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -16,6 +20,7 @@ class Facts(msgspec.Struct, frozen=True):
     max_input_tokens: int | None = None
     max_output_tokens: int | None = None
     supports_reasoning: bool | None = None
+    provider: str | None = None
 
 
 class _Entry(msgspec.Struct):
@@ -23,11 +28,16 @@ class _Entry(msgspec.Struct):
     max_input_tokens: int | float | str | None = None
     max_output_tokens: int | float | str | None = None
     supports_reasoning: bool | str | None = None
+    litellm_provider: str | None = None
+
+
+class _Providers(msgspec.Struct):
+    providers: dict[str, msgspec.Raw]
 
 
 def known_model(names: tuple[str | None, ...]) -> Facts:
     """Return what the map says under the first of these names that it knows, or empty facts."""
-    entries = _model_map()
+    entries = model_map()
     for name in names:
         if name is not None and name in entries:
             return entries[name]
@@ -35,22 +45,38 @@ def known_model(names: tuple[str | None, ...]) -> Facts:
 
 
 @lru_cache(maxsize=1)
-def _model_map() -> Mapping[str, Facts]:
+def known_providers() -> frozenset[str]:
+    """Return the names of providers that litellm takes before a model's name; empty where its files are missing."""
+    listed = _read(PROVIDERS, _Providers)
+    prefixes = {prefix for prefix, slash, _ in (name.partition("/") for name in model_map()) if slash}
+    return frozenset(prefixes.union(listed.providers)) if listed is not None else frozenset()
+
+
+@lru_cache(maxsize=1)
+def model_map() -> Mapping[str, Facts]:
+    """Return what the map says, by model name, with or without a provider before it; empty where there is no map."""
+    # Without the map a window is merely unknown: the first overflow teaches it.
+    entries = _read(MODEL_MAP, dict[str, _Entry]) or {}
+    return {name: _facts(entry) for name, entry in entries.items()}
+
+
+def _read(name: str, kind: type[Read]) -> Read | None:
+    """Decode a JSON file of the package, or return None where there is none that can be read."""
     spec = find_spec("litellm")
     if spec is None or not spec.submodule_search_locations:
-        return {}
-    path = Path(spec.submodule_search_locations[0]) / MODEL_MAP
+        return None
     try:
-        entries = msgspec.json.decode(path.read_bytes(), type=dict[str, _Entry])
+        return msgspec.json.decode((Path(spec.submodule_search_locations[0]) / name).read_bytes(), type=kind)
     except (OSError, msgspec.DecodeError):
-        # Without the map a window is merely unknown: the first overflow teaches it.
-        return {}
-    return {name: _facts(entry) for name, entry in entries.items()}
+        return None
 
 
 def _facts(entry: _Entry) -> Facts:
     return Facts(
-        _tokens(entry.max_input_tokens), _tokens(entry.max_output_tokens), entry.supports_reasoning is True or None
+        _tokens(entry.max_input_tokens),
+        _tokens(entry.max_output_tokens),
+        entry.supports_reasoning is True or None,
+        entry.litellm_provider,
     )
 
 

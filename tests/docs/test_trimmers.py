@@ -12,7 +12,7 @@ from transom.policies.options import resolve_policy
 from transom.policies.registry import trimmers
 from transom.policies.trimmer import TrimRequest
 from transom.policies.view import Summary, View
-from transom.proxy.app import load_trimmer
+from transom.proxy.config.own_trimmers import load_trimmer
 
 PAGE = Path(__file__).parents[2] / "docs" / "trimmers.md"
 

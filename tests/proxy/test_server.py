@@ -1,5 +1,10 @@
+import os
+import re
 import resource
 import socket
+import subprocess
+import sys
+import urllib.request
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -61,6 +66,56 @@ def test_a_port_in_use_is_one_line_and_code_1(served: list[tuple[Listen, int]], 
     assert [line["event"] for line in lines] == ["cannot listen"]
     assert lines[0]["reason"] == "Address already in use"
     assert served == []
+
+
+def started(*sections: str, folder: Path) -> subprocess.Popen[str]:
+    """Start `transom serve` on a free port, with these further sections in its configuration."""
+    (folder / "config.yaml").write_text("\n".join(["server: {port: 0, drain_s: 0}", *sections]))
+    program = [sys.executable, "-c", "from transom.proxy.cli import main; main()", "serve"]
+    return subprocess.Popen(program, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+
+
+def test_listening_is_told_when_requests_are_answered(tmp_path: Path) -> None:
+    process = started(f"storage: {{url: 'sqlite+aiosqlite:///{tmp_path}/transom.db'}}", folder=tmp_path)
+    assert process.stdout is not None
+    url = None
+    try:
+        for line in process.stdout:
+            if found := re.search(r"http://127.0.0.1:\d+", line):
+                url = found[0]
+                assert "listening" in line
+                break
+        assert url is not None
+        assert (tmp_path / "transom.db").exists()
+        with urllib.request.urlopen(f"{url}/healthz", timeout=60) as answer:
+            assert answer.status == 200
+    finally:
+        process.terminate()
+        process.communicate(timeout=60)
+
+
+def test_a_database_that_cannot_be_opened_is_named_and_nothing_listens(tmp_path: Path) -> None:
+    process = started(f"storage: {{url: 'sqlite+aiosqlite:///{tmp_path}/no/transom.db'}}", folder=tmp_path)
+    said, _ = process.communicate(timeout=60)
+    assert process.returncode == STARTUP_FAILED
+    assert "cannot start" in said
+    assert f"{tmp_path}/no" in said
+    assert "listening" not in said
+
+
+def test_of_several_processes_one_announces() -> None:
+    announcement = server.Announcement("http://127.0.0.1:1", 2)
+    child = os.fork()
+    if not child:
+        with capture_logs() as lines:
+            announcement.make()
+        os._exit(len(lines))
+    _, status = os.waitpid(child, 0)
+    with capture_logs() as lines:
+        announcement.make()
+        announcement.make()
+    announcement.close()
+    assert (os.waitstatus_to_exitcode(status), lines) == (1, [])
 
 
 @pytest.mark.parametrize(

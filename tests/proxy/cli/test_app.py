@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner
 
+import transom
 from transom.proxy.cli.app import app
 
 RUN = "from transom.proxy.cli import main; main()"
@@ -29,6 +30,11 @@ def test_help_names_every_command() -> None:
     assert result.exit_code == 0
     for name in ("serve", "demo", "check", "keys", "config"):
         assert f"\n  {name} " in result.output
+
+
+def test_the_version() -> None:
+    result = CliRunner().invoke(app, ["--version"])
+    assert (result.exit_code, result.output) == (0, f"transom {transom.__version__}\n")
 
 
 def test_options_of_serve() -> None:

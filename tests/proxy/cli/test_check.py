@@ -1,6 +1,12 @@
 """`transom check`: tables for people, JSON for scripts."""
 
 import json
+import os
+import pty
+import re
+import subprocess
+import sys
+import termios
 from pathlib import Path
 
 import pytest
@@ -45,6 +51,58 @@ def test_no_colours_where_there_is_no_terminal(folder: Path) -> None:
     assert "\x1b" not in CliRunner().invoke(app, ["check"]).output
 
 
+def on_a_terminal(columns: int, cwd: Path) -> str:
+    """Return what `transom check` shows on a terminal of so many columns, styles left out."""
+    outer, inner = pty.openpty()
+    termios.tcsetwinsize(inner, (40, columns))
+    environment = {name: value for name, value in os.environ.items() if name not in ("COLUMNS", "LINES")}
+    run = [sys.executable, "-c", "from transom.proxy.cli import main; main()", "check"]
+    process = subprocess.Popen(
+        run, cwd=cwd, stdin=inner, stdout=inner, stderr=inner, env={**environment, "TERM": "xterm"}
+    )
+    os.close(inner)
+    shown = b""
+    try:
+        while more := os.read(outer, 65536):
+            shown += more
+    except OSError:  # Linux' end of a terminal that nobody holds any more
+        pass
+    os.close(outer)
+    assert process.wait(60) == 0
+    return re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).replace("\r\n", "\n")
+
+
+def test_a_narrow_terminal_gets_a_block_for_each_route(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD)
+    shown = on_a_terminal(80, folder)
+    assert shown.startswith("config.yaml is valid\n")
+    first, second = [part.splitlines() for part in shown.split("\n\n")[1:3]]
+    assert [line.split(":")[0] for line in first] == [
+        "tenant", "model", "policy", "does", "messages", "window", "items", "tool calls", "text goes to"
+    ]  # fmt: skip
+    assert " ".join(second[3].split()) == "does: clear_tool_results, compress, truncate (audit)"
+    assert " ".join(first[8].split()) == "text goes to: llm.example:8080; summaries: sum.example"
+    assert "…" not in shown.split("messages: tokens")[0]
+
+
+def test_a_wide_terminal_gets_the_table(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD)
+    lines = [" ".join(line.split()) for line in on_a_terminal(200, folder).splitlines()]
+    assert "tenant model policy does messages window items tool calls text goes to" in lines
+
+
+def test_names_are_shown_as_they_are_written(folder: Path) -> None:
+    (folder / "config.yaml").write_text(GOOD.replace("acme", '"[red]:smile:"'))
+    assert "[red]:smile:" in CliRunner().invoke(app, ["check"]).output
+
+
+def test_the_file_may_be_an_argument(folder: Path) -> None:
+    (folder / "own.yaml").write_text(GOOD)
+    result = CliRunner().invoke(app, ["check", "own.yaml"])
+    assert (result.exit_code, result.output.splitlines()[0]) == (0, "own.yaml is valid")
+    assert CliRunner().invoke(app, ["check", "own.yaml", "-c", "own.yaml"]).exit_code == 2
+
+
 def test_for_scripts(folder: Path) -> None:
     (folder / "config.yaml").write_text(GOOD)
     result = CliRunner().invoke(app, ["check", "--json"])
@@ -85,3 +143,20 @@ def test_a_secret_never_shows(folder: Path) -> None:
     )
     for option in ([], ["--json"]):
         assert "hidden" not in CliRunner().invoke(app, ["check", *option]).output
+
+
+def test_modules_beside_the_configuration_are_found(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (folder / "deep").mkdir()
+    (folder / "deep" / "beside_for_check.py").write_text("class Own:\n    async def trim(self, request): ...\n")
+    (folder / "deep" / "own.yaml").write_text("policies: {default: {strategy: 'beside_for_check:Own'}}")
+    result = CliRunner().invoke(app, ["check", "-c", "deep/own.yaml"])
+    assert (result.exit_code, result.stderr) == (0, "")
+    assert str(folder / "deep") == sys.path[-1]
+
+
+def test_a_trimmer_that_is_not_there_is_refused(folder: Path) -> None:
+    (folder / "config.yaml").write_text("policies:\n  default:\n    strategy: 'not_there_at_all:Own'\n")
+    result = CliRunner().invoke(app, ["check"])
+    assert result.exit_code == 1
+    assert result.stderr.startswith("config.yaml:3: policies.default.strategy: there is no module not_there_at_all;")

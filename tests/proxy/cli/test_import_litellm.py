@@ -166,3 +166,13 @@ def test_every_key_has_a_variable_of_its_own(tmp_path: Path) -> None:
     made = yaml.safe_load(imported(tmp_path, yaml.safe_dump({"model_list": entries})).stdout)
     keys = [entry["litellm_params"]["api_key"] for entry in made["model_list"]]
     assert keys == ["os.environ/A_B_API_KEY", "os.environ/A_B_API_KEY_2"]
+
+
+def test_a_file_is_overwritten_only_by_force(tmp_path: Path) -> None:
+    output = tmp_path / "own.yaml"
+    output.write_text("mine")
+    refused = imported(tmp_path, LITELLM, "--output", str(output))
+    assert (refused.exit_code, refused.stderr) == (1, f"{output}: is there already; --force overwrites it\n")
+    assert output.read_text() == "mine"
+    assert imported(tmp_path, LITELLM, "--output", str(output), "--force").exit_code == 0
+    assert "model_list:" in output.read_text()

@@ -103,3 +103,18 @@ def test_options_that_exclude_each_other(served: Served, request_: Request) -> N
     with pytest.raises(typer.BadParameter):
         run_server(request_)
     assert served == []
+
+
+def test_modules_beside_the_configuration_are_found(
+    served: Served, config: Callable[[str], Path], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    (tmp_path / "beside_for_serve.py").write_text("class Own:\n    async def trim(self, request): ...\n")
+    monkeypatch.chdir("/")
+    assert run_server(Request(config=config("policies: {default: {strategy: 'beside_for_serve:Own'}}"))) == 7
+
+
+def test_a_trimmer_that_is_not_there_is_refused(served: Served, config: Callable[[str], Path]) -> None:
+    with pytest.raises(ConfigError, match="there is no module not_there_at_all"):
+        run_server(Request(config=config("policies: {default: {strategy: 'not_there_at_all:Own'}}")))
+    assert served == []

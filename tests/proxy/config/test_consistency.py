@@ -49,3 +49,21 @@ def test_a_key_and_its_hash_are_the_same_key() -> None:
     digest = "sha256:2c70e12b7a0646f92279f427c7b38e7334d8e5389cff167a1dc30e73f826b683"  # of the text "key"
     with pytest.raises(ConfigError, match="is also a key of the tenant a"):
         from_mapping({"tenants": {"a": {"keys": ["key"]}, "b": {"keys": [digest.upper().replace("SHA", "sha")]}}})
+
+
+def test_a_preset_in_the_place_of_a_policy() -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_mapping({"model_list": [model("a")], "tenants": {"t": {"models": {"a": "agent"}}}}, environment={})
+    said = "agent is a preset and no policy; write `agent: {preset: agent}` under policies"
+    assert [fault.sentence for fault in caught.value.faults] == [said]
+
+
+def test_the_own_provider_has_one_model() -> None:
+    entry = {"model_name": "m", "litellm_params": {"model": "transom/dmo"}}
+    with pytest.raises(ConfigError) as caught:
+        from_mapping({"model_list": [entry]}, environment={})
+    (fault,) = caught.value.faults
+    assert (fault.key, fault.sentence) == (
+        "model_list[0].litellm_params.model",
+        "the one model of transom is transom/demo",
+    )

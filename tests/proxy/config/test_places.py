@@ -123,3 +123,13 @@ def test_faults_come_in_the_order_of_lines_and_once() -> None:
     document = parse_yaml("a: 1\nb: 2\n", "f.yaml")
     error = ConfigError(document.fault(("b",), "two"), document.fault(("a",), "one"), document.fault(("b",), "two"))
     assert str(error) == "f.yaml:1: a: one\nf.yaml:2: b: two"
+
+
+@pytest.mark.parametrize("text", ["a:\n\tb: 1\n", "a:\n  b: 1\n\tc: 2\n", "a:\n  - b: 1\n \tc: 2"])
+def test_a_tab_before_a_key(text: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        parse_yaml(text, "f")
+    line = next(number for number, line in enumerate(text.split("\n"), 1) if "\t" in line)
+    assert (
+        str(caught.value) == f"f:{line}: is not valid YAML: the line is indented with a tab; YAML indents with spaces"
+    )

@@ -10,19 +10,27 @@ from pathlib import Path
 import pytest
 
 from transom.proxy.config import windows
-from transom.proxy.config.windows import Facts, known_model
+from transom.proxy.config.windows import Facts, known_model, known_providers
 
 
 @pytest.fixture
 def fresh_map() -> Iterator[None]:
-    windows._model_map.cache_clear()
+    windows.model_map.cache_clear()
+    windows.known_providers.cache_clear()
     yield
-    windows._model_map.cache_clear()
+    windows.model_map.cache_clear()
+    windows.known_providers.cache_clear()
 
 
 def test_a_known_model() -> None:
     facts = known_model((None, "no-such-model", "gpt-4o-mini"))
     assert (facts.max_input_tokens, facts.max_output_tokens) == (128_000, 16_384)
+
+
+def test_the_providers_of_both_files() -> None:
+    assert {"openai", "anthropic", "hosted_vllm", "ollama_chat"} <= known_providers()
+    assert "gpt-4o-mini" not in known_providers()
+    assert known_model(("gpt-4o-mini",)).provider == "openai"
 
 
 def test_an_unknown_model() -> None:
@@ -44,6 +52,7 @@ print('litellm' in sys.modules)"
 def test_without_the_package_nothing_is_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(windows, "find_spec", lambda _name: None)
     assert known_model(("gpt-4o",)) == Facts()
+    assert known_providers() == frozenset()
 
 
 @pytest.mark.usefixtures("fresh_map")
