@@ -144,7 +144,7 @@ class Preparation:
         self.metrics.overhead("window", time.perf_counter() - started - decision.waited_s)
         self._count(exchange, decision)
         if decision.over_budget and policy.on_unfit == "error":
-            raise errors.ContextLengthExceeded
+            raise _too_long(exchange, decision)
 
     @staticmethod
     def settle(exchange: Exchange, decision: Decision) -> None:
@@ -168,3 +168,17 @@ class Preparation:
             metrics.items_removed(tenant, policy, trimmer, items)
         if decision.over_budget:
             metrics.over_budget(tenant, policy)
+
+
+def _too_long(exchange: Exchange, decision: Decision) -> errors.ContextLengthExceeded:
+    """Return the error that says by how much the policy's limits are exceeded."""
+    limits, sent = exchange.budget.most_sent, decision.sent
+    compared = (("tokens", sent.tokens, limits.tokens), ("items", sent.items, limits.items))
+    over = [
+        f"{has:,} {unit} where {most:,} are allowed" for unit, has, most in compared if most is not None and has > most
+    ]
+    return errors.ContextLengthExceeded(
+        f"The window policy `{exchange.route.policy_name}` refuses the request (on_unfit: error): what it may not "
+        f"remove has {' and '.join(over)}.",
+        param="messages",
+    )

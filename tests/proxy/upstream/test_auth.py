@@ -15,14 +15,31 @@ def test_u23_our_key_refused_is_the_operators_matter_and_shows_nothing() -> None
         error_reply(401, QUOTING % KEY.encode(), model=MODEL, bearer=None)
 
     assert KEY not in caught.value.message
+    assert "refused the configured API key" in caught.value.message
     assert caught.value.status == 502
 
 
-def test_a_keyless_upstream_that_wants_a_key_is_too() -> None:
+@pytest.mark.parametrize("status", [401, 403])
+def test_where_no_key_is_configured_the_error_says_so(status: int) -> None:
     keyless = Model(name="m", provider="direct", upstream_model="m")
 
-    with pytest.raises(UpstreamAuth):
-        error_reply(401, b"{}", model=keyless, bearer=None)
+    with pytest.raises(UpstreamAuth) as caught:
+        error_reply(status, b"{}", model=keyless, bearer=None)
+
+    assert caught.value.status == 502
+    assert "none is configured for this model" in caught.value.message
+    assert "api_key" in caught.value.message
+    assert "upstream_key: client" in caught.value.message
+
+
+def test_a_key_of_the_environment_is_not_called_missing() -> None:
+    through_litellm = Model(name="m", provider="litellm", upstream_model="anthropic/m")
+
+    with pytest.raises(UpstreamAuth) as caught:
+        error_reply(401, b"{}", model=through_litellm, bearer=None)
+
+    assert "none is configured" not in caught.value.message
+    assert error_reply(403, b"{}", model=through_litellm, bearer=None) == b"{}"
 
 
 @pytest.mark.parametrize("status", [401, 403, 429])
