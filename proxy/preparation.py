@@ -55,12 +55,18 @@ class Preparation:
         settings = self.settings()
         headers = dict(scope["headers"])
         tenant, bearer = identify(scope, settings, headers)
+        log = scope["state"].get(
+            "log", {}
+        )  # a request that is refused here on has its tenant and model in its line, too
+        log["tenant"] = tenant.name
         self.requests.begin(tenant, scope["state"])
         call = await parse_call_off_loop(body)
         limit = settings.config.limits.messages
         if len(call.slices) > limit:
             raise errors.BadRequest(f"A request may hold at most {limit:,} messages.", param="messages")
-        route = overridden_route(tenant.route(call.model), tenant, headers)
+        route = tenant.route(call.model)
+        log["model"] = route.model.label
+        route = overridden_route(route, tenant, headers)
         key = session_key(headers, call, settings.config.session)
         store = tenant.store != "none" and headers.get(STORE) != b"none"
         caller = Caller(tenant, bearer, named_user(headers, call, settings.config.session), store)

@@ -25,8 +25,9 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     return await on_error(request, UnknownUrl(message, headers=error.headers))
 
 
-async def on_error(_request: Request, error: Exception) -> Response:
+async def on_error(request: Request, error: Exception) -> Response:
     """Answer with an error of ours; anything else is a fault of this program and is raised again, to be logged."""
     if not isinstance(error, TransomError):
         raise error
+    request.scope["state"].get("log", {})["code"] = error.code
     return Response(error_body(error), error.status, error.headers, media_type="application/json")

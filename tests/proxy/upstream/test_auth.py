@@ -2,7 +2,7 @@ import pytest
 
 from transom.proxy.config.settings import Model
 from transom.proxy.errors import UpstreamAuth
-from transom.proxy.upstream.auth import error_reply, redact_bytes
+from transom.proxy.upstream.auth import error_code, error_reply, redact_bytes
 
 KEY = "upstream-key-0123456789abcdef"
 TEAM = "team-secret-0123456789"
@@ -65,3 +65,19 @@ def test_an_error_without_a_key_passes_byte_for_byte() -> None:
 
 def test_bytes_around_a_key_stay() -> None:
     assert redact_bytes(b"\xff" + KEY.encode() + b"\xfe", [KEY]) == b"\xff[redacted]\xfe"
+
+
+@pytest.mark.parametrize(
+    ("body", "code"),
+    [
+        (b'{"error":{"message":"m","type":"t","code":"rate_limit_exceeded"}}', "rate_limit_exceeded"),
+        (b'{"error":{"message":"m","type":"overloaded_error","code":null}}', "overloaded_error"),
+        (b'{"error":{"type":"t","code":"sk-0123456789"}}', "t"),
+        (b'{"error":{"code":429,"type":"What the user said"}}', "upstream_error"),
+        (b'{"error":"text"}', "upstream_error"),
+        (b"<html>", "upstream_error"),
+        (b'{"error":{"code":"\xff"}}', "upstream_error"),
+    ],
+)
+def test_the_log_gets_one_plain_word_of_an_upstreams_error(body: bytes, code: str) -> None:
+    assert error_code(body) == code
