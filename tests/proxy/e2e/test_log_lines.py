@@ -1,4 +1,4 @@
-"""What the log tells an operator: which error, whose request, which server; and nothing else."""
+"""What the log tells an operator: which error, whose request, which server, what was folded; and nothing else."""
 
 import socket
 from collections.abc import Iterator, MutableMapping
@@ -9,7 +9,7 @@ from structlog.testing import capture_logs
 
 from tests.proxy.e2e.conftest import Serve
 from tests.proxy.e2e.fake_upstream import Answer, FakeUpstream
-from tests.proxy.e2e.served import CHAT, SECRET, Proxy, key, request, user
+from tests.proxy.e2e.served import CHAT, SECRET, Proxy, Talk, key, request, user
 from tests.proxy.e2e.test_compress import until
 
 HELLO = {"model": "plain", "messages": [user("CANARY")]}
@@ -116,3 +116,18 @@ def test_an_upstream_that_cannot_be_reached_is_named(
     }
     assert lines.one("request")["code"] == "upstream_unreachable"
     assert not any(secret in str(lines.all) for secret in ("CANARY", SECRET))
+
+
+def test_a_summary_leaves_one_line_without_its_words(proxy: Proxy, upstream: FakeUpstream, lines: Lines) -> None:
+    upstream.number_summaries("fill")
+    talk = Talk(proxy, "fill", "told")
+    got = talk.until("compressed")
+    line = lines.one("summary created")
+    assert line["log_level"] == "info"
+    named = {"tenant": "acme", "policy": "fill", "model": "fill", "session": proxy.session_id("told").hex()}
+    assert named.items() <= line.items()
+    (summary,) = proxy.rows("told").summaries
+    assert line["tokens_after"] == summary["tokens"] < line["tokens_before"] < got.tokens["before"]
+    assert line["messages"] == summary["position"]
+    assert line["seconds"] >= 0
+    assert not any(word in str(line) for word in ("Turn", "water", "told"))
