@@ -232,8 +232,9 @@ class Transom:
         self._links.forget(session)
 
     # ------------------------------------------------------------------ the sites
-    async def _refuse(self, _scope: Scope, _receive: Receive, send: Send, reason: Reason) -> None:
+    async def _refuse(self, scope: Scope, _receive: Receive, send: Send, reason: Reason) -> None:
         error: TransomError = ShuttingDown() if reason == "draining" else Overloaded()
+        scope["state"].get("log", {})["code"] = error.code
         await Answer(send).error(error)
 
     def _rest(self, *, with_admin: bool) -> Starlette:

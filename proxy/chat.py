@@ -88,6 +88,7 @@ class ChatRequest:
     def __init__(self, endpoint: ChatEndpoint, scope: Scope, receive: Receive, answer: Answer) -> None:
         self._endpoint, self._scope, self._receive, self._answer = endpoint, scope, receive, answer
         self._started = time.perf_counter()
+        self._log: dict[str, object] = scope["state"].get("log", {})  # fields of the access log's line
         self._exchange: Exchange | None = None
         self._delivery: Delivery | None = None
         self._gone = False
@@ -143,6 +144,7 @@ class ChatRequest:
         exchange, delivery = self._exchange, self._delivery
         if delivery is not None and not delivery.finished:
             await asyncio.shield(delivery.finish(None, complete=False, status=error.status))
+        self._log["code"] = error.code
         await self._answer.error(error, exchange.window_headers() if exchange is not None else ())
 
     async def _cancelled(self, task: "asyncio.Task[None]") -> None:
@@ -153,7 +155,7 @@ class ChatRequest:
         if self._delivery is not None and not self._delivery.finished:
             await self._delivery.finish(None, complete=False, status=CLIENT_GONE)
         if not self._gone:
-            await self._answer.error(errors.ShuttingDown())
+            await self._fail(errors.ShuttingDown())
 
     def _measure(self) -> None:
         """Count the request, and say in the log what became of it; no content."""
@@ -181,4 +183,6 @@ class ChatRequest:
             fields |= {"tokens_before": decision.before.tokens, "tokens_sent": decision.sent.tokens}
         if exchange.tool_limit is not None:
             fields["tool_limit"] = exchange.tool_limit
-        self._scope["state"].get("log", {}).update(fields)
+        if exchange.code is not None:
+            fields["code"] = exchange.code
+        self._log.update(fields)

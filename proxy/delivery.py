@@ -23,6 +23,7 @@ from transom.proxy.preparation import Preparation
 from transom.proxy.recorder import Recorder
 from transom.proxy.relay import OutOfTools, gave_up, read_whole
 from transom.proxy.stream_relay import StreamRelay
+from transom.proxy.upstream.auth import error_code
 from transom.proxy.upstream.base import UpstreamReply
 from transom.proxy.upstream.headers import is_event_stream, response_headers
 from transom.proxy.windowing import FindStep, Windowing
@@ -240,6 +241,7 @@ class Delivery:
         await relay.settle()
 
     async def _refused(self, refused: Refused) -> None:
+        self._exchange.code = error_code(refused.body)
         await self.finish(None, complete=False, status=refused.status)
         if self._answer.streaming:
             await self._answer.close(_as_event(refused.body))

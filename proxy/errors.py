@@ -105,6 +105,7 @@ class TransomError(Exception):
         super().__init__(self.message)
 
 
+MODEL_SHOWN = 64  # characters of a model's name in a sentence
 NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 
 
@@ -170,7 +171,7 @@ class EndpointNotAllowed(ClientError):
 
     status = 403
     code = "endpoint_not_allowed"
-    sentence = "This key may not use the requested endpoint."
+    sentence = "The requested endpoint is not relayed for this tenant; its `relay` in the configuration may name it."
 
 
 class OverrideNotAllowed(ClientError):
@@ -182,11 +183,18 @@ class OverrideNotAllowed(ClientError):
 
 
 class ModelNotFound(ClientError):
-    """Raise when no model of that name is configured."""
+    """Raise when no model of that name is configured; the name is the client's own word and shown clipped."""
 
     status = 404
     code = "model_not_found"
-    sentence = "The requested model is not configured."
+    sentence = "The requested model is not configured; GET /v1/models lists those that are."
+
+    def __init__(self, name: str | None = None) -> None:
+        message = None
+        if name is not None:
+            shown = name[:MODEL_SHOWN].encode("utf-8", "replace").decode() + "…" * (len(name) > MODEL_SHOWN)
+            message = f"The model `{shown}` is not configured; GET /v1/models lists those that are."
+        super().__init__(message, param="model")
 
 
 class SessionNotFound(ClientError):
@@ -306,6 +314,10 @@ class UpstreamAuth(UpstreamError):
 
     code = "upstream_auth"
     sentence = "The model's server refused the configured API key; check the model's api_key."
+    keyless = (
+        "The model's server asks for an API key, and none is configured for this model: set its api_key, or "
+        "upstream_key: client and send your own as `Authorization: Bearer …`."
+    )
     answer_headers = NO_RETRY
 
 

@@ -55,12 +55,18 @@ class Preparation:
         settings = self.settings()
         headers = dict(scope["headers"])
         tenant, bearer = identify(scope, settings, headers)
+        log = scope["state"].get(
+            "log", {}
+        )  # a request that is refused here on has its tenant and model in its line, too
+        log["tenant"] = tenant.name
         self.requests.begin(tenant, scope["state"])
         call = await parse_call_off_loop(body)
         limit = settings.config.limits.messages
         if len(call.slices) > limit:
             raise errors.BadRequest(f"A request may hold at most {limit:,} messages.", param="messages")
-        route = overridden_route(tenant.route(call.model), tenant, headers)
+        route = tenant.route(call.model)
+        log["model"] = route.model.label
+        route = overridden_route(route, tenant, headers)
         key = session_key(headers, call, settings.config.session)
         store = tenant.store != "none" and headers.get(STORE) != b"none"
         caller = Caller(tenant, bearer, named_user(headers, call, settings.config.session), store)
@@ -144,7 +150,7 @@ class Preparation:
         self.metrics.overhead("window", time.perf_counter() - started - decision.waited_s)
         self._count(exchange, decision)
         if decision.over_budget and policy.on_unfit == "error":
-            raise errors.ContextLengthExceeded
+            raise _too_long(exchange, decision)
 
     @staticmethod
     def settle(exchange: Exchange, decision: Decision) -> None:
@@ -168,3 +174,17 @@ class Preparation:
             metrics.items_removed(tenant, policy, trimmer, items)
         if decision.over_budget:
             metrics.over_budget(tenant, policy)
+
+
+def _too_long(exchange: Exchange, decision: Decision) -> errors.ContextLengthExceeded:
+    """Return the error that says by how much the policy's limits are exceeded."""
+    limits, sent = exchange.budget.most_sent, decision.sent
+    compared = (("tokens", sent.tokens, limits.tokens), ("items", sent.items, limits.items))
+    over = [
+        f"{has:,} {unit} where {most:,} are allowed" for unit, has, most in compared if most is not None and has > most
+    ]
+    return errors.ContextLengthExceeded(
+        f"The window policy `{exchange.route.policy_name}` refuses the request (on_unfit: error): what it may not "
+        f"remove has {' and '.join(over)}.",
+        param="messages",
+    )

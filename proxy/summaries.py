@@ -209,7 +209,7 @@ class Summariser:
                 await self._release(job.request.state.id, job.request.thread.ids[0])
 
     async def _judged(self, job: FoldJob, at: bytes) -> SummaryRow | None:
-        breaker, model = self._breaker(job.request), self._model_of(job)
+        breaker, model, started = self._breaker(job.request), self._model_of(job), time.perf_counter()
         try:
             async with asyncio.timeout(job.request.route.policy.summary_timeout):
                 row = await self._fold(job, model, at)
@@ -223,6 +223,7 @@ class Summariser:
             return None
         breaker.failures, breaker.opened_at = 0, None
         self._outcome(job, "created")
+        _log_created(job, row, time.perf_counter() - started)
         await self._keep(job, row)
         return row
 
@@ -365,6 +366,22 @@ def _written_body(text: str) -> str:
     for heading in (ledger.HEADING, constraints.HEADING):
         body = body.partition(f"\n\n{heading}")[0]
     return body
+
+
+def _log_created(job: FoldJob, row: SummaryRow, seconds: float) -> None:
+    """Tell an operator that something was folded, and nothing of what it said."""
+    request = job.request
+    log.info(
+        "summary created",
+        tenant=request.conversation.caller.tenant.name,
+        policy=request.route.policy_name,
+        session=request.state.id.hex(),
+        model=row.model,
+        messages=len(job.span),
+        tokens_before=job.replaced_tokens,
+        tokens_after=row.tokens,
+        seconds=round(seconds, 2),
+    )
 
 
 def _failure(problem: Exception) -> tuple[SummaryOutcome, str]:

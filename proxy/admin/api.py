@@ -8,10 +8,10 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 
 from transom.proxy.auth import authorise
-from transom.proxy.config.settings import Settings
+from transom.proxy.config.settings import DEFAULT, Settings
 from transom.proxy.endpoints.answer import json_response
 from transom.proxy.errors import BadRequest, SessionNotFound, StorageUnavailable
-from transom.storage.identity import user_hash
+from transom.storage.identity import key_hash, user_hash
 from transom.storage.rows import AuditRow, Batch
 from transom.storage.store import SessionFilter, StorageError, Store
 
@@ -43,11 +43,15 @@ class Admin:
             raise StorageUnavailable from None
 
     async def sessions(self, request: Request) -> Response:
-        """List sessions, newest first."""
+        """List sessions, newest first; `key` is a client's own name for one, of the tenant `default` unless named."""
         authorise(request.scope, self._settings())
         query = request.query_params
         limit = _whole(query.get("limit"), LIMIT)
-        wanted = SessionFilter(tenant=query.get("tenant"))
+        tenant, key = query.get("tenant"), query.get("key")
+        wanted = SessionFilter(tenant=tenant)
+        if key is not None:
+            tenant = tenant or DEFAULT
+            wanted = SessionFilter(tenant=tenant, key_hash=key_hash(self._store.secret, tenant, key))
         try:
             page = await self._store.sessions(wanted, limit, query.get("after"))
         except LookupError:

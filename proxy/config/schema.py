@@ -73,7 +73,7 @@ class Server(Section):
         default=None,
         ge=0,
         le=65535,
-        description="Port of their own for /metrics, /admin, /ui and health (9090 in the image); null: the same port.",
+        description="Port of their own for /metrics, /admin and health (9090 in the image); null: the same port.",
     )
     workers: int = Field(
         default=1,
@@ -184,7 +184,7 @@ class Limits(Section):
 
 
 class Admin(Section):
-    """Who may use /admin and /ui."""
+    """Who may use /admin."""
 
     key: str | None = Field(
         default=None,

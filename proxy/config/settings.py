@@ -113,7 +113,7 @@ class Tenant:
         if model is None:
             template = self.all_models.get(ANY)
             if template is None or model_name == ANY:
-                raise ModelNotFound(param="model")
+                raise ModelNotFound(model_name)
             model = _named(template, model_name)
         policy_name = self._policy_of(model_name)
         if policy_name is None:

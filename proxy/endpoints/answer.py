@@ -5,6 +5,7 @@ from starlette.exceptions import HTTPException
 from starlette.requests import Request
 from starlette.responses import Response
 
+from transom.proxy.endpoints.permission import meant
 from transom.proxy.errors import MethodNotAllowed, TransomError, UnknownUrl, error_body
 
 
@@ -17,12 +18,16 @@ async def on_http_error(request: Request, error: Exception) -> Response:
     """Answer what no route takes, and a method that a route does not take, in OpenAI's shape."""
     if not isinstance(error, HTTPException):
         raise error
-    kind = MethodNotAllowed if error.status_code == MethodNotAllowed.status else UnknownUrl
-    return await on_error(request, kind(headers=error.headers))
+    if error.status_code == MethodNotAllowed.status:
+        return await on_error(request, MethodNotAllowed(headers=error.headers))
+    path = meant(request.url.path)
+    message = None if path is None else f"There is no such endpoint; did you mean {path}?"
+    return await on_error(request, UnknownUrl(message, headers=error.headers))
 
 
-async def on_error(_request: Request, error: Exception) -> Response:
+async def on_error(request: Request, error: Exception) -> Response:
     """Answer with an error of ours; anything else is a fault of this program and is raised again, to be logged."""
     if not isinstance(error, TransomError):
         raise error
+    request.scope["state"].get("log", {})["code"] = error.code
     return Response(error_body(error), error.status, error.headers, media_type="application/json")

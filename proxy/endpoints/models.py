@@ -29,7 +29,7 @@ class Models:
         tenant, _ = identify(request.scope, self._settings())
         name = request.path_params["name"]
         if name not in set(tenant.model_names()):
-            raise ModelNotFound(param="model")
+            raise ModelNotFound(name)
         return json_response(_entry(name))
 
 

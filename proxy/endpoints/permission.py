@@ -13,9 +13,10 @@ from dataclasses import dataclass
 from transom.proxy.config.settings import Tenant
 from transom.proxy.errors import EndpointNotAllowed, MethodNotAllowed, NotWindowed, UnknownUrl
 
-__all__ = ["STATELESS", "Endpoint", "endpoint"]
+__all__ = ["STATELESS", "Endpoint", "endpoint", "meant"]
 
 PREFIX = "/v1/"
+CHAT = "chat/completions"
 STATELESS = ("embeddings", "completions", "moderations", "rerank", "images/{name}", "audio/{name}")
 # Voices and consents are kept in the account, under ids.
 KEPT = frozenset({"audio/voices", "audio/voice_consents"})
@@ -57,7 +58,7 @@ def endpoint(method: str, path: str, tenant: Tenant, *, own_key: bool) -> Endpoi
         UnknownUrl: it is no path of this API.
         NotWindowed: a conversation that is not windowed.
         EndpointNotAllowed: it is not relayed for this tenant.
-        MethodNotAllowed: a stateless endpoint, called otherwise than with POST.
+        MethodNotAllowed: a stateless endpoint or chat, called otherwise than with POST.
     """
     wanted = path.removeprefix(PREFIX)
     if not path.startswith(PREFIX) or not _PATH.fullmatch(wanted):
@@ -74,7 +75,16 @@ def endpoint(method: str, path: str, tenant: Tenant, *, own_key: bool) -> Endpoi
             return Endpoint(wanted, OTHER, stateless=False)
         if stateless:
             raise MethodNotAllowed(headers={"allow": "POST"})
+    if wanted == CHAT:
+        raise MethodNotAllowed("Chat completions are asked for with POST.", headers={"allow": "POST"})
     raise EndpointNotAllowed
+
+
+def meant(path: str) -> str | None:
+    """Return the path that was meant by one without `/v1`, if it is one of this API's."""
+    wanted = path.removeprefix("/")
+    known = wanted in (CHAT, "models") or _STATELESS.fullmatch(wanted) is not None
+    return PREFIX + wanted if known else None
 
 
 def _named(path: str, tenant: Tenant) -> bool:

@@ -32,7 +32,7 @@ from transom.proxy.metrics import Metrics
 from transom.proxy.rates import TenantRequests
 from transom.proxy.sse import SseSplitter
 from transom.proxy.summary_calls import UpstreamOf
-from transom.proxy.upstream.auth import error_reply, redact_bytes
+from transom.proxy.upstream.auth import error_code, error_reply, redact_bytes
 from transom.proxy.upstream.base import UpstreamReply, UpstreamRequest
 from transom.proxy.upstream.headers import is_event_stream, request_headers, response_headers
 from transom.proxy.wire.relayed import RelayedCall, parse_relayed_off_loop
@@ -179,6 +179,7 @@ class _Request:
         headers = [*response_headers(reply.headers, request_id=False), *BYPASSED]
         if reply.status >= 400:
             body = await reply.read(ERROR_BYTES)
+            self._scope["state"].get("log", {})["code"] = error_code(body)
             shown = error_reply(reply.status, body, model=model, bearer=self._bearer)
             await self._answer.whole(reply.status, shown, headers)
         elif is_event_stream(reply.headers):
@@ -231,6 +232,7 @@ class _Request:
         await self._answer.close()
 
     async def _fail(self, error: errors.TransomError) -> None:
+        self._scope["state"].get("log", {})["code"] = error.code
         if self._answer.started and not self._answer.streaming:
             log.warning("answer cut off", code=error.code)
         await self._answer.error(error, BYPASSED if self._model is not None else ())

@@ -1,16 +1,22 @@
 """What of an upstream's refusal may be shown: the rules for 401, 403, 404 and keys quoted in error texts.
 
-1. 401 with the configured key is the operator's matter: 502 `upstream_auth`, nothing of the upstream's text.
+1. 401 with the configured key is the operator's matter: 502 `upstream_auth`, nothing of the upstream's text. Where no
+   key went up, 403 is as well: there is nobody whom it could forbid something.
 2. 401 with the client's own key passes through.
 3. Any other error passes through, the configured key redacted; without one in it, byte for byte.
 """
 
+import re
 from collections.abc import Iterable
+
+import msgspec
 
 from transom.proxy.config.settings import Model
 from transom.proxy.errors import UpstreamAuth, redact
 
-__all__ = ["error_reply", "redact_bytes"]
+__all__ = ["error_code", "error_reply", "redact_bytes"]
+
+WORD = re.compile(r"[a-z_]{1,64}")  # no digits: nothing that could be a key or an id
 
 
 def error_reply(status: int, body: bytes, *, model: Model, bearer: str | None) -> bytes:
@@ -27,6 +33,9 @@ def error_reply(status: int, body: bytes, *, model: Model, bearer: str | None) -
     """
     if bearer is not None:
         return body
+    keyless = model.provider == "direct" and not model.secrets  # litellm finds keys in the environment, too
+    if keyless and status in (401, 403):
+        raise UpstreamAuth(UpstreamAuth.keyless)
     if status == 401:
         raise UpstreamAuth
     return redact_bytes(body, model.secrets)
@@ -35,3 +44,25 @@ def error_reply(status: int, body: bytes, *, model: Model, bearer: str | None) -
 def redact_bytes(body: bytes, secrets: Iterable[str | None]) -> bytes:
     """Return the bytes without secrets, as `errors.redact` does for text; the rest stays byte for byte."""
     return redact(body.decode("utf-8", "surrogateescape"), secrets).encode("utf-8", "surrogateescape")
+
+
+class _Error(msgspec.Struct):
+    code: object = None
+    type: object = None
+
+
+class _Refusal(msgspec.Struct):
+    error: _Error
+
+
+_decode = msgspec.json.Decoder(_Refusal).decode
+
+
+def error_code(body: bytes) -> str:
+    """Return for the log the code, else the type, of an upstream's error: one plain word, `upstream_error` without."""
+    try:
+        error = _decode(body).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return "upstream_error"
+    words = (word for word in (error.code, error.type) if isinstance(word, str) and WORD.fullmatch(word))
+    return next(words, "upstream_error")

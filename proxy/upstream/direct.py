@@ -20,6 +20,7 @@ from functools import lru_cache
 from ssl import SSLContext
 
 import aiohttp
+import structlog
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import CIMultiDict
 from yarl import URL
@@ -33,7 +34,7 @@ from transom.proxy.errors import (
     UpstreamUnreachable,
 )
 from transom.proxy.upstream.base import Deadlines, UpstreamRequest
-from transom.proxy.upstream.failures import failure
+from transom.proxy.upstream.failures import failure, unreachable
 
 __all__ = ["DirectReply", "DirectUpstream", "HttpRequest"]
 
@@ -48,6 +49,8 @@ PLAIN_BODY_BYTES = 1024 * 1024
 # Below the 60 to 75 s after which common servers and balancers close; most stale connections are so avoided.
 KEEP_ALIVE_S = 50
 READ_BUFFER_BYTES = 256 * 1024
+log = structlog.get_logger("transom.upstream")
+
 ERRORS = (aiohttp.ClientError, HttpProcessingError, OSError, ValueError)
 
 
@@ -152,7 +155,7 @@ class DirectUpstream:
         try:
             return await self._call(self._pool, request)
         except ERRORS as raised:
-            error = failure(raised)
+            error = _failed(raised, request.url)
             # A disconnection's message holds the beginning of an answer, if there was one.
             began = isinstance(raised, aiohttp.ServerDisconnectedError) and not isinstance(raised.message, str)
         if attempt.opened or began or not isinstance(error, UpstreamBroken):
@@ -162,7 +165,7 @@ class DirectUpstream:
         try:
             return await self._call(self._unpooled, request)
         except ERRORS as raised:
-            error = failure(raised)
+            error = _failed(raised, request.url)
         raise error
 
     async def _call(self, session: aiohttp.ClientSession, request: HttpRequest) -> aiohttp.ClientResponse:
@@ -191,6 +194,14 @@ class DirectUpstream:
             max_field_size=HEADER_LINE_BYTES,
             max_headers=HEADER_LINES,
         )
+
+
+def _failed(raised: Exception, url: URL) -> TransomError:
+    """Return what an exception amounts to; where no connection came about, tell the operator which and why."""
+    reason = unreachable(raised)
+    if reason is not None:
+        log.warning("upstream unreachable", host=f"{url.host}:{url.port}", reason=reason)
+    return failure(raised)
 
 
 def _headers(request: UpstreamRequest) -> CIMultiDict[str]:

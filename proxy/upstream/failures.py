@@ -4,6 +4,7 @@ They would tell addresses, and their request headers the key.
 """
 
 import errno
+import os
 from collections.abc import Callable
 
 import aiohttp
@@ -18,7 +19,7 @@ from transom.proxy.errors import (
     UpstreamUnreachable,
 )
 
-__all__ = ["failure"]
+__all__ = ["failure", "unreachable"]
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -63,3 +64,16 @@ def failure(error: Exception) -> TransomError:
         if isinstance(error, kind):
             return meaning()
     return UpstreamUnreachable("A header for the model's server holds characters that cannot be sent.")
+
+
+def unreachable(error: Exception) -> str | None:
+    """Return for the log why no connection came about, None if one did: the system's words for it, or ours."""
+    if isinstance(error, aiohttp.ConnectionTimeoutError):
+        return "no connection within the deadline"
+    meaning = failure(error)
+    if not isinstance(meaning, UpstreamUnreachable) or not isinstance(error, aiohttp.ClientConnectorError):
+        return None
+    if isinstance(error, aiohttp.ClientConnectorDNSError | aiohttp.ClientSSLError):
+        return meaning.message
+    number = error.os_error.errno
+    return meaning.message if number is None else os.strerror(number)

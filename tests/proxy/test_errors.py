@@ -75,6 +75,18 @@ def test_headers_of_one_error_do_not_reach_the_next() -> None:
     assert errors.Overloaded().headers == {"retry-after": "1"}
 
 
+@pytest.mark.parametrize(
+    ("name", "shown"),
+    [("gpt-5x", "`gpt-5x`"), ("x" * 64, f"`{'x' * 64}`"), ("x" * 65, f"`{'x' * 64}…`"), ("\ud83d", "`?`")],
+)
+def test_a_model_that_is_not_there_is_named_but_not_at_any_length(name: str, shown: str) -> None:
+    error = msgspec.json.decode(error_body(errors.ModelNotFound(name)))["error"]
+
+    assert error["message"].startswith(f"The model {shown} is not configured")
+    assert "GET /v1/models" in error["message"]
+    assert error["param"] == "model"
+
+
 def test_the_body_has_openais_shape() -> None:
     body = error_body(errors.BadRequest("The role is missing.", param="messages[3].role"))
 

@@ -93,7 +93,7 @@ def _check(name: str, model: Model, steering: frozenset[str]) -> None:
 def _name(model: Model) -> str:
     name = model.upstream_model or model.name
     if model.label == OTHER and (not NAME.fullmatch(name) or "://" in name or ".." in name):
-        raise ModelNotFound(param="model")
+        raise ModelNotFound(name)
     return name
 
 

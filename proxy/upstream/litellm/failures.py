@@ -120,7 +120,7 @@ def _untranslated(raised: Exception, sent: Iterable[str]) -> TransomError:
     if status in (401, 403):
         return UpstreamAuth("The model has no key or credentials that its provider would take; check its entry.")
     if status == 404:
-        return ModelNotFound(param="model")
+        return ModelNotFound()
     return _not_taken(str(raised), sent) if kind == "UnsupportedParamsError" else _untranslatable(kind)
 
 

@@ -58,7 +58,12 @@ def test_a_policy_of_another_name(ruled: Proxy, upstream: FakeUpstream) -> None:
 
 def test_what_cannot_fit_is_refused_before_anything_is_spent(ruled: Proxy, upstream: FakeUpstream) -> None:
     got = ruled.post({"model": "unfit", "messages": [user("word " * 200)]})
-    assert got.error[:2] == (400, "context_length_exceeded")
+    assert got.error == (400, "context_length_exceeded", "messages")
+    sent, limit = got.tokens["sent"], got.tokens["limit"]
+    assert sent > limit
+    said = got.json["error"]["message"]
+    assert "policy `unfit`" in said
+    assert f"{sent:,} tokens where {limit:,} are allowed" in said
     assert upstream.received == []
 
 

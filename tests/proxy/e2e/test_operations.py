@@ -165,6 +165,24 @@ def test_sessions_are_listed_newest_first_in_pages(filled: Proxy) -> None:
     assert entry["messages"] == 4
 
 
+def test_a_session_is_found_by_the_name_its_client_gave_it(filled: Proxy, upstream: FakeUpstream) -> None:
+    def found(query: str) -> list[str]:
+        return [s["id"] for s in filled.get(f"/admin/sessions?{query}").json["sessions"]]
+
+    filled.post({"model": "plain", "messages": [user("Hi.")], "metadata": {"session_id": "a b"}})
+    assert found("tenant=acme&key=acme-1") == [filled.session_id("acme-1").hex()]
+    assert found("tenant=acme&key=a%20b") == [filled.session_id("a b").hex()]
+    assert found("tenant=beta&key=acme-1") == found("tenant=acme&key=acme") == found("key=acme-1") == []
+
+
+def test_without_a_tenant_the_name_is_one_of_the_default_tenants(serve: Serve, upstream: FakeUpstream) -> None:
+    proxy = serve(tenants={"default": {"policy": "plain"}})
+    Talk(proxy, "plain", "mine").say("Hello.")
+    (entry,) = proxy.get("/admin/sessions?key=mine").json["sessions"]
+    assert entry["id"] == proxy.session_id("mine", "default").hex()
+    assert proxy.get("/admin/sessions?tenant=default&key=yours").json["sessions"] == []
+
+
 SUPERSCRIPT = pytest.param("limit=%C2%B2")
 
 

@@ -8,7 +8,7 @@ import pytest
 
 from tests.proxy.e2e.conftest import Serve
 from tests.proxy.e2e.fake_upstream import FakeUpstream, Gate, say
-from tests.proxy.e2e.served import Proxy, key, request, user
+from tests.proxy.e2e.served import CHAT, Proxy, key, request, user
 from tests.proxy.e2e.test_compress import until
 
 HELLO = {"model": "plain", "messages": [user("Hello.")]}
@@ -85,7 +85,7 @@ def test_bodies_over_the_limit(serve: Serve) -> None:
     big = json.dumps(HELLO | {"user": "x" * 1000}).encode()
     assert proxy.post(big).error[:2] == (413, "body_too_large")
     chunked = request(proxy.port, body=None, headers=key("acme"))
-    assert chunked.status == 403  # a GET of this path
+    assert chunked.status == 405  # a GET of this path
     many = {"model": "plain", "messages": [user("x")] * 4}
     assert proxy.post(many).error == (400, "invalid_request_error", "messages")
 
@@ -99,7 +99,9 @@ def test_models_that_are_not_there_or_not_allowed(serve: Serve) -> None:
     tenants = proxy._mapping["tenants"]
     tenants["acme"]["models"] = {"plain": "plain"}
     proxy.reconfigure(tenants=tenants)
-    assert proxy.post(HELLO | {"model": "nope"}).error == (404, "model_not_found", "model")
+    missing = proxy.post(HELLO | {"model": "nope"})
+    assert missing.error == (404, "model_not_found", "model")
+    assert "`nope`" in missing.json["error"]["message"]
     assert proxy.post(HELLO | {"model": "fill"}).error == (403, "model_not_allowed", "model")
     assert proxy.post(HELLO | {"model": "fill"}, tenant="beta").status == 200
     listed = request(proxy.port, "/v1/models", headers=key("acme")).json
@@ -169,6 +171,29 @@ def test_the_accounts_own_objects_are_not_relayed(proxy: Proxy, upstream: FakeUp
 def test_what_has_no_route_is_refused_in_openais_shape(proxy: Proxy, method: str, path: str) -> None:
     got = request(proxy.port, path, {} if method == "POST" else None, key("acme"), method)
     assert got.error[0] in (403, 404, 405)
+
+
+@pytest.mark.parametrize("path", ["/chat/completions", "/models", "/embeddings", "/audio/speech"])
+def test_a_path_without_its_version_is_told_what_was_meant(proxy: Proxy, path: str) -> None:
+    got = request(proxy.port, path, {"model": "plain"}, key("acme"))
+    assert got.error[:2] == (404, "unknown_url")
+    assert f"did you mean /v1{path}?" in got.json["error"]["message"]
+    assert "did you mean" not in request(proxy.port, "/chat", {}).json["error"]["message"]
+
+
+def test_chat_completions_are_asked_for_with_post(proxy: Proxy, upstream: FakeUpstream) -> None:
+    for method in ("GET", "PUT", "DELETE"):
+        got = request(proxy.port, CHAT, headers=key("acme"), method=method)
+        assert got.error[:2] == (405, "method_not_allowed")
+        assert got.headers["allow"] == "POST"
+    assert upstream.received == []
+
+
+def test_where_nobody_has_a_key_a_refused_endpoint_speaks_of_none(anonymous: Proxy) -> None:
+    got = request(anonymous.port, "/v1/files")
+    assert got.error[:2] == (403, "endpoint_not_allowed")
+    assert "key" not in got.json["error"]["message"]
+    assert "`relay`" in got.json["error"]["message"]
 
 
 def test_more_requests_than_may_be_in_flight(serve: Serve, upstream: FakeUpstream) -> None:

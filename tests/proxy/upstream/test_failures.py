@@ -14,7 +14,7 @@ from transom.proxy.errors import (
     UpstreamTimeout,
     UpstreamUnreachable,
 )
-from transom.proxy.upstream.failures import failure
+from transom.proxy.upstream.failures import failure, unreachable
 
 SECRET = "host-or-key-that-must-not-show"
 KEY = ConnectionKey(SECRET, 443, True, True, None, None, None)
@@ -45,3 +45,36 @@ def test_what_it_means_and_that_it_tells_nothing(error: Exception, meaning: type
 
     assert isinstance(found, meaning)
     assert SECRET not in found.message
+
+
+@pytest.mark.parametrize(
+    ("error", "reason"),
+    [
+        (aiohttp.ConnectionTimeoutError(SECRET), "no connection within the deadline"),
+        (aiohttp.ClientConnectorError(KEY, OSError(errno.ECONNREFUSED, SECRET)), "Connection refused"),
+        (aiohttp.ClientConnectorError(KEY, OSError(SECRET)), "The model's server could not be reached."),
+        (
+            aiohttp.ClientConnectorDNSError(KEY, OSError(SECRET)),
+            "The name of the model's server could not be resolved.",
+        ),
+        (
+            aiohttp.ClientConnectorCertificateError(KEY, ssl.CertificateError(SECRET)),
+            "No secure connection to the model's server came about; check TLS and certificates.",
+        ),
+    ],
+)
+def test_the_log_is_told_why_no_connection_came_about(error: Exception, reason: str) -> None:
+    assert unreachable(error) == reason
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        TimeoutError(SECRET),
+        aiohttp.ServerDisconnectedError(SECRET),
+        aiohttp.ClientConnectorError(KEY, OSError(errno.EMFILE, SECRET)),
+        OSError(errno.ECONNRESET, SECRET),
+    ],
+)
+def test_an_upstream_that_was_reached_is_not_called_unreachable(error: Exception) -> None:
+    assert unreachable(error) is None
