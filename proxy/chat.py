@@ -100,19 +100,12 @@ class ChatRequest:
         self._endpoint.serving.add(task)
         watch = Watch(self._receive, self._answer, task)
         try:
-            body = await self._body()
-            watch.begin()
-            await self._serve(body)
+            await self._answered(watch)
         except ClientGone:
             self._gone = True
-        except errors.TransomError as error:
-            await self._fail(error)
         except asyncio.CancelledError:
             self._gone = watch.gone
             await self._cancelled(task)
-        except Exception as fault:  # noqa: BLE001  a fault of this program is an answer of OpenAI's shape as well
-            log.error("unexpected error", error=describe(fault))
-            await self._fail(errors.TransomError())
         finally:
             watch.end()
             self._endpoint.serving.discard(task)
@@ -120,6 +113,20 @@ class ChatRequest:
                 self._delivery.release()
             self._endpoint.preparation.requests.end(self._scope["state"])
             self._measure()
+
+    async def _answered(self, watch: Watch) -> None:
+        """Answer, if need be with an error; the client may leave during either."""
+        try:
+            body = await self._body()
+            watch.begin()
+            await self._serve(body)
+        except ClientGone:
+            raise
+        except errors.TransomError as error:
+            await self._fail(error)
+        except Exception as fault:  # noqa: BLE001  a fault of this program is an answer of OpenAI's shape as well
+            log.error("unexpected error", error=describe(fault))
+            await self._fail(errors.TransomError())
 
     async def _body(self) -> bytes:
         headers = self._scope["headers"]

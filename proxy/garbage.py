@@ -3,21 +3,31 @@
 Nearly all that a request makes dies by its reference count, and what outlives it (histories at hand) holds no cycles.
 The interpreter's own rhythm looks at every such object again and again, for 100 ms at a time, and finds nothing. Here
 the young ones are looked at once, a few at a time, and then set aside with `gc.freeze`. Cycles that were still in use
-at that moment, such as an error with its traceback, wait for a look at everything: when nobody is being served.
+at that moment, such as an error with its traceback, wait for a look at everything: when nobody is being served, or
+when the process has come to need noticeably more memory, which may be theirs.
 """
 
 import gc
+import resource
+from collections.abc import Callable
 
 YOUNG = 8_000  # objects that may have been made since the last look
 EVERYTHING_S = 600.0  # how often everything is looked at, if the process has a quiet moment
 AT_LATEST_S = 6 * 3_600.0  # and if it never has
+GROWN = 1.25  # times the memory at the last look: about when the interpreter itself would look at its oldest objects
+
+
+def _peak() -> int:
+    """Return the most memory this process has had, in units of the system's."""
+    return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
 class Garbage:
-    """Replaces the interpreter's rhythm. `now` is any clock in seconds."""
+    """Replaces the interpreter's rhythm. `now` is any clock in seconds, `memory` in any unit."""
 
-    def __init__(self) -> None:
+    def __init__(self, memory: Callable[[], int] = _peak) -> None:
         self._looked: float | None = None
+        self._memory, self._had = memory, 0
 
     def begin(self, now: float) -> None:
         """Take over; what the start has made stays for good."""
@@ -29,7 +39,7 @@ class Garbage:
         if self._looked is None:
             return
         due = now - self._looked
-        if due >= AT_LATEST_S or (quiet and due >= EVERYTHING_S):
+        if due >= AT_LATEST_S or (quiet and due >= EVERYTHING_S) or self._memory() > GROWN * self._had:
             gc.unfreeze()
             self._everything(now)
         elif gc.get_count()[0] >= YOUNG:
@@ -46,4 +56,4 @@ class Garbage:
     def _everything(self, now: float) -> None:
         gc.collect()
         gc.freeze()
-        self._looked = now
+        self._looked, self._had = now, self._memory()

@@ -11,6 +11,7 @@ import sys
 import traceback
 from collections import deque
 from collections.abc import Callable, MutableMapping
+from contextlib import suppress
 from datetime import UTC, datetime
 from typing import Any, Literal, TextIO
 
@@ -35,6 +36,7 @@ def configure(form: Format = "auto", level: int = logging.INFO, stream: TextIO |
     """
     target = stream or sys.stdout
     output = Output(target)
+    _outputs[:] = [output]
     atexit.register(output.flush)
     console = form == "console" or (form == "auto" and _is_terminal(target))
     structlog.configure(
@@ -51,6 +53,12 @@ def configure(form: Format = "auto", level: int = logging.INFO, stream: TextIO |
     root = logging.getLogger()
     root.handlers[:] = [_Library()]
     root.setLevel(max(level, logging.WARNING))
+
+
+def flush() -> None:
+    """Write what waits; for a process that ends without the interpreter's own end, as a forked one does."""
+    for output in _outputs:
+        output.flush()
 
 
 def _is_terminal(stream: TextIO) -> bool:
@@ -140,7 +148,10 @@ class Output:
     def flush(self) -> None:
         """Write what waits."""
         self._flushes = None
-        lines = [self._gathered.popleft() for _ in range(len(self._gathered))]
+        lines: list[str] = []
+        with suppress(IndexError):  # the end; another thread may be taking lines as well
+            while True:
+                lines.append(self._gathered.popleft())
         if not lines:
             return
         try:
@@ -150,6 +161,9 @@ class Output:
             pass
 
     log = debug = warning = error = critical = exception = fatal = msg
+
+
+_outputs: list[Output] = []  # the one in use
 
 
 class _Library(logging.Handler):

@@ -109,6 +109,7 @@ class Links:
 
     def __init__(self, most: int = LINKS_IN_MEMORY) -> None:
         self._sessions: OrderedDict[bytes, bytes] = OrderedDict()
+        self._of: dict[bytes, dict[bytes, None]] = {}  # a session's links: to forget one must not take a look at all
         self._most = most
 
     def get(self, link: bytes) -> bytes | None:
@@ -117,15 +118,25 @@ class Links:
 
     def keep(self, link: bytes, session: bytes) -> None:
         """Remember a link; of equal ones the newest session wins."""
+        before = self._sessions.get(link)
+        if before is not None and before != session:
+            self._unlist(link, before)
+        self._of.setdefault(session, {})[link] = None
         self._sessions[link] = session
         self._sessions.move_to_end(link)
         if len(self._sessions) > self._most:
-            self._sessions.popitem(last=False)
+            self._unlist(*self._sessions.popitem(last=False))
 
     def forget(self, session: bytes) -> None:
         """Drop all links to an erased session."""
-        for link in [k for k, v in self._sessions.items() if v == session]:
+        for link in self._of.pop(session, ()):
             del self._sessions[link]
+
+    def _unlist(self, link: bytes, session: bytes) -> None:
+        links = self._of[session]
+        del links[link]
+        if not links:
+            del self._of[session]
 
 
 class Sessions:

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import structlog
 from prometheus_client import multiprocess, values
 
+from transom.proxy import logs
 from transom.proxy.process import STARTUP_FAILED, Assemble, Listen, run
 
 _WATCHED = {signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGCHLD}
@@ -54,6 +55,7 @@ class Supervisor:
             signal.pthread_sigmask(signal.SIG_UNBLOCK, _WATCHED)
             code = self._work()
         finally:
+            logs.flush()
             os._exit(code)
 
     def _handle(self, signalled: signal.struct_siginfo | None) -> None:

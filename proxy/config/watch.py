@@ -15,6 +15,7 @@ from transom.proxy.config.load import ConfigError, included_files
 from transom.proxy.config.review import review
 from transom.proxy.config.schema import Config
 from transom.proxy.config.settings import Settings, compile_settings
+from transom.proxy.logs import describe
 
 log = structlog.get_logger()
 
@@ -62,6 +63,10 @@ class LiveSettings:
                 settings = self._compile(self._current.config.include)
             except ConfigError as error:
                 log.error("configuration rejected, the old one stays", faults=[str(fault) for fault in error.faults])
+                self._count("rejected")
+                return False
+            except Exception as fault:  # noqa: BLE001  whatever a file makes of its reader, the next one must be read
+                log.error("configuration rejected, the old one stays", faults=[describe(fault)])
                 self._count("rejected")
                 return False
             self._current = settings

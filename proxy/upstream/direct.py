@@ -34,7 +34,7 @@ from transom.proxy.errors import (
     UpstreamUnreachable,
 )
 from transom.proxy.upstream.base import Deadlines, UpstreamRequest
-from transom.proxy.upstream.failures import failure, unreachable
+from transom.proxy.upstream.failures import failure, let_go, unreachable
 
 __all__ = ["DirectReply", "DirectUpstream", "HttpRequest"]
 
@@ -137,7 +137,10 @@ class DirectUpstream:
             error = UpstreamBadResponse(
                 "The model's server answered with a redirect, which is not followed; check the model's api_base."
             )
-        raise error
+        try:
+            raise error
+        finally:
+            del error  # or the error's trace would hold this frame, the request in it, and the error itself
 
     async def aclose(self) -> None:
         """Close the pool; calls in flight are cancelled."""
@@ -156,17 +159,25 @@ class DirectUpstream:
             return await self._call(self._pool, request)
         except ERRORS as raised:
             error = _failed(raised, request.url)
+            let_go(raised)
             # A disconnection's message holds the beginning of an answer, if there was one.
             began = isinstance(raised, aiohttp.ServerDisconnectedError) and not isinstance(raised.message, str)
         if attempt.opened or began or not isinstance(error, UpstreamBroken):
-            raise error
+            try:
+                raise error
+            finally:
+                del error
         if self._unpooled is None:
             self._unpooled = self._session(pooled=False)
         try:
             return await self._call(self._unpooled, request)
         except ERRORS as raised:
             error = _failed(raised, request.url)
-        raise error
+            let_go(raised)
+        try:
+            raise error
+        finally:
+            del error
 
     async def _call(self, session: aiohttp.ClientSession, request: HttpRequest) -> aiohttp.ClientResponse:
         body = request.body
@@ -288,13 +299,17 @@ class DirectReply:
             piece = await self._content.readany()
         except ERRORS as raised:
             error = failure(raised)
+            let_go(raised)
         finally:
             self._waiting_since = None
         if self._expired:
             error = UpstreamTimeout()
         if error is not None:
             await self.close()
-            raise error
+            try:
+                raise error
+            finally:
+                del error
         if not piece:
             await self.close()
             raise StopAsyncIteration

@@ -19,7 +19,7 @@ from transom.proxy.errors import (
     UpstreamUnreachable,
 )
 
-__all__ = ["failure", "unreachable"]
+__all__ = ["failure", "let_go", "unreachable"]
 
 NO_DESCRIPTORS = frozenset({errno.EMFILE, errno.ENFILE})
 
@@ -77,3 +77,10 @@ def unreachable(error: Exception) -> str | None:
         return meaning.message
     number = error.os_error.errno
     return meaning.message if number is None else os.strerror(number)
+
+
+def let_go(error: BaseException | None) -> None:
+    """Take the traces from an exception and what led to it: their frames hold the request, and the exception again."""
+    while error is not None:
+        error.__traceback__ = None
+        error = error.__cause__ or error.__context__

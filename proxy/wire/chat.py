@@ -21,6 +21,8 @@ MESSAGE_DEPTH = MAX_DEPTH - 2
 REMEMBERED_BYTES = 131_072
 # What a hostile body can make slow is done where the event loop can go on meanwhile.
 OFF_LOOP_BYTES = 1_048_576
+DENSE_BYTES = 65_536  # from here on a body may hold enough members or escapes to take as long as a large one
+DENSE_MARKS = 50_000  # quotes and backslashes; text of 1 MB has fewer
 
 _EMPTY_ARRAY = re.compile(rb"\[[ \t\r\n]*\]$")
 _TOOL_FIELDS = ("tools", "functions", "response_format")
@@ -117,8 +119,15 @@ def parse_call(body: bytes) -> ChatCall:
 
 
 async def parse_call_off_loop(body: bytes) -> ChatCall:
-    """Do as `parse_call`, in a thread when the body is larger than 1 MB."""
-    return await asyncio.to_thread(parse_call, body) if len(body) > OFF_LOOP_BYTES else parse_call(body)
+    """Do as `parse_call`, in a thread when the body is larger than 1 MB, or dense."""
+    return await asyncio.to_thread(parse_call, body) if takes_long(body) else parse_call(body)
+
+
+def takes_long(body: bytes) -> bool:
+    """Tell whether a body is to be read in a thread: it is large, or has very many members or escapes."""
+    if len(body) <= DENSE_BYTES:
+        return False
+    return len(body) > OFF_LOOP_BYTES or body.count(b'"') + body.count(b"\\") > DENSE_MARKS
 
 
 def count_overhead(call: ChatCall, counter: Counter) -> int:

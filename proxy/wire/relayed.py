@@ -7,7 +7,7 @@ import asyncio
 from dataclasses import dataclass, field
 
 from transom.proxy.errors import BadRequest
-from transom.proxy.wire.chat import OFF_LOOP_BYTES, check_field, lenient, split_body
+from transom.proxy.wire.chat import check_field, lenient, split_body, takes_long
 from transom.proxy.wire.form import Form, is_form
 from transom.proxy.wire.raw import assemble, quote
 
@@ -72,8 +72,8 @@ def parse_relayed(body: bytes, content_type: str, *, any_type: bool) -> RelayedC
 
 
 async def parse_relayed_off_loop(body: bytes, content_type: str, *, any_type: bool) -> RelayedCall:
-    """Do as `parse_relayed`, in a thread when the body is larger than 1 MB."""
-    if len(body) > OFF_LOOP_BYTES:
+    """Do as `parse_relayed`, in a thread when the body is larger than 1 MB, or dense."""
+    if takes_long(body):
         return await asyncio.to_thread(parse_relayed, body, content_type, any_type=any_type)
     return parse_relayed(body, content_type, any_type=any_type)
 

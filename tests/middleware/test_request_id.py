@@ -1,3 +1,4 @@
+import os
 import re
 
 import pytest
@@ -37,6 +38,20 @@ def test_any_other_id_is_replaced(value: bytes) -> None:
 
 def test_made_ids_differ() -> None:
     assert request_id([]) != request_id([])
+
+
+def test_the_ids_of_forked_workers_differ() -> None:
+    ends = [os.pipe() for _ in range(2)]
+    for _, writing in ends:
+        if os.fork() == 0:
+            os.write(writing, request_id([]).encode())
+            os._exit(0)
+    made = {os.read(reading, 32)[12:] for reading, _ in ends}
+    for end in ends:
+        os.wait()
+        os.close(end[0])
+        os.close(end[1])
+    assert len(made) == 2
 
 
 async def test_scope_and_answer_carry_the_same_id() -> None:

@@ -3,7 +3,9 @@
 import asyncio
 import gc
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 
 import pytest
@@ -18,7 +20,12 @@ from transom.proxy.drain import Drain
 @pytest.fixture
 def transom(tmp_path: Path) -> app.Transom:
     storage = {"url": f"sqlite+aiosqlite:///{tmp_path}/t.db"}
-    models = [{"model_name": "demo", "litellm_params": {"model": "transom/demo"}}]
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        nobody = f"http://127.0.0.1:{listener.getsockname()[1]}/v1"
+    models = [
+        {"model_name": "demo", "litellm_params": {"model": "transom/demo"}},
+        {"model_name": "gone", "litellm_params": {"model": "openai/gone", "api_base": nobody}},
+    ]
     return app.build(LiveSettings(lambda: from_mapping({"storage": storage, "model_list": models})), Drain())
 
 
@@ -31,10 +38,10 @@ def _uncollected() -> Iterator[None]:
     gc.enable()
 
 
-async def ask(transom: app.Transom, session: str, *, stream: bool) -> list[Message]:
+async def ask(transom: app.Transom, session: str, *, stream: bool, model: str = "demo") -> list[Message]:
     """Send one request as a server would."""
     said = [{"role": "user", "content": f"How is the weather in {session}?"}]
-    body = json.dumps({"model": "demo", "messages": said, "stream": stream}).encode()
+    body = json.dumps({"model": model, "messages": said, "stream": stream}).encode()
     incoming = [{"type": "http.request", "body": body, "more_body": False}]
     sent: list[Message] = []
 
@@ -84,4 +91,17 @@ async def test_a_request_leaves_no_cycle(
     for _ in range(3):
         left = left and await cycles(transom, stream=stream)
     assert left == 0
+    await transom.store.close()
+
+
+@pytest.mark.usefixtures("_uncollected")
+async def test_a_request_that_reaches_nobody_leaves_no_cycle(transom: app.Transom) -> None:
+    for number in range(3):
+        await ask(transom, f"warm-{number}", stream=False, model="gone")
+    await asyncio.sleep(0.1)
+    gc.collect()
+    for number in range(10):
+        assert (await ask(transom, f"town-{number}", stream=False, model="gone"))[0]["status"] == 502
+    await asyncio.sleep(0.1)
+    assert gc.collect() == 0
     await transom.store.close()

@@ -68,3 +68,23 @@ def test_the_interpreters_rhythm_comes_back(garbage: Garbage) -> None:
     assert gc.get_freeze_count() == 0
     garbage.tick(AT_LATEST_S, quiet=True)
     assert gc.get_freeze_count() == 0
+
+
+def test_what_became_a_cycle_later_is_found_when_memory_grows() -> None:
+    memory = 100
+    garbage = Garbage(lambda: memory)
+    garbage.begin(0.0)
+    try:
+        holder, kept = Knot(), many()
+        garbage.tick(1.0, quiet=False)
+        lost = weakref.ref(holder)
+        del holder
+        memory = 120
+        garbage.tick(1.1, quiet=False)
+        assert lost() is not None
+        memory = 130
+        garbage.tick(1.2, quiet=False)
+        assert lost() is None
+        assert kept
+    finally:
+        garbage.end()

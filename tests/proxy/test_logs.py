@@ -2,6 +2,7 @@ import asyncio
 import io
 import json
 import logging
+from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
@@ -161,3 +162,21 @@ def test_what_a_loop_left_behind_is_written_with_the_next_line(stream: io.String
     asyncio.run(leave())
     structlog.get_logger().info("two")
     assert stream.getvalue().count("\n") == 2
+
+
+def test_two_threads_that_write_at_once_lose_nothing() -> None:
+    class Shared(deque[str]):
+        """Another thread takes a line at the worst moment."""
+
+        def __len__(self) -> int:
+            length = super().__len__()
+            if length > 1:
+                taken.append(self.popleft())
+            return length
+
+    taken: list[str] = []
+    written = io.StringIO()
+    output = logs.Output(written)
+    output._gathered = Shared(["one", "two"])
+    output.warning("three")
+    assert sorted(taken + written.getvalue().split()) == ["one", "three", "two"]

@@ -52,3 +52,11 @@ def test_a_second_signal_ends_all_workers_at_once(start: Start) -> None:
 
 def test_workers_that_cannot_start_end_the_server(start: Start) -> None:
     assert start(workers=2, environment={"FAIL_START": "1"}).wait() == 1
+
+
+def test_workers_say_their_last_words(start: Start) -> None:
+    program = start(workers=2)
+    program.end()
+    assert program.process.stdout
+    assert program.process.stdout.read().count('"stopped"') == 2
+    assert program.wait() == 0

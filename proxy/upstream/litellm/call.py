@@ -8,7 +8,7 @@ itself said why its answer ends.
 import re
 from contextvars import ContextVar
 from dataclasses import dataclass, field
-from typing import Protocol
+from typing import Any, Protocol
 
 from transom.proxy.errors import TransomError
 from transom.proxy.upstream.direct import DirectReply, HttpRequest
@@ -42,6 +42,7 @@ class Call:
     Attributes:
         carrier: whose connections it takes.
         replies: what is to be closed when the call ends, however it ends.
+        answers: what litellm was handed, as its HTTP client (httpx) knows it.
         refusal: how the last request was refused, if it was.
         failure: why the last request brought no whole answer.
         answered: whether the last request brought a 2xx.
@@ -52,6 +53,7 @@ class Call:
 
     carrier: Carrier
     replies: list[DirectReply] = field(default_factory=list)
+    answers: list[Any] = field(default_factory=list)
     refusal: Refusal | None = None
     failure: TransomError | None = None
     answered: bool = False
@@ -73,6 +75,9 @@ class Call:
 
     async def close(self) -> None:
         """End whatever is still under way."""
+        for answer in self.answers:
+            answer.stream = None  # httpx ties an answer and its stream in a cycle, and the request hangs on it
+        self.answers.clear()
         for reply in self.replies:
             await reply.close()
 

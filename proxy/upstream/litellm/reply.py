@@ -5,6 +5,7 @@ from contextlib import suppress
 from typing import Any
 
 from transom.proxy.errors import UpstreamBadResponse, UpstreamBroken
+from transom.proxy.upstream.failures import let_go
 from transom.proxy.upstream.litellm.call import Call, Refusal
 from transom.proxy.upstream.litellm.failures import fault
 from transom.proxy.upstream.litellm.shapes import event, finishes
@@ -101,6 +102,7 @@ async def events(stream: Any, call: Call) -> AsyncGenerator[bytes]:
     if not begun:
         raise failed
     outcome = fault(failed, call, ())
+    let_go(failed)
     if not isinstance(outcome, Refusal):
         raise outcome
     yield b"data: " + outcome.body + b"\n\n"

@@ -50,15 +50,21 @@ class Transport(httpx.AsyncBaseTransport):
             if reply.status >= 400:
                 refused = await reply.read(REFUSAL_BYTES)
                 call.refusal = Refusal(reply.status, headers_back, refused)
-                return httpx.Response(reply.status, headers=headers_back, content=refused, request=request)
+                return _kept(call, httpx.Response(reply.status, headers=headers_back, content=refused, request=request))
         except TransomError as error:
             call.failure = error
             raise
         call.answered = True
-        return httpx.Response(reply.status, headers=headers_back, stream=_Body(call, reply), request=request)
+        answer = httpx.Response(reply.status, headers=headers_back, stream=_Body(call, reply), request=request)
+        return _kept(call, answer)
 
     async def aclose(self) -> None:
         """Do nothing: the connections are the direct adapter's, and litellm closes clients that others still use."""
+
+
+def _kept(call: Call, answer: httpx.Response) -> httpx.Response:
+    call.answers.append(answer)
+    return answer
 
 
 class _Body(httpx.AsyncByteStream):

@@ -16,6 +16,7 @@ from transom.proxy.config.settings import Model
 from transom.proxy.errors import TransomError, UpstreamTimeout
 from transom.proxy.upstream.base import UpstreamRequest
 from transom.proxy.upstream.direct import DirectUpstream
+from transom.proxy.upstream.failures import let_go
 from transom.proxy.upstream.litellm.arguments import arguments
 from transom.proxy.upstream.litellm.call import Call, Refusal, current
 from transom.proxy.upstream.litellm.failures import fault
@@ -79,6 +80,7 @@ class LitellmUpstream:
             outcome = UpstreamTimeout()
         except Exception as raised:  # noqa: BLE001  litellm raises whatever its parts do
             outcome = fault(raised, call, asked)
+            let_go(raised)
         except BaseException:
             await call.close()
             raise
@@ -89,7 +91,10 @@ class LitellmUpstream:
         await call.close()
         if isinstance(outcome, Refusal):
             return LitellmReply(outcome.status, outcome.headers, outcome.body, call)
-        raise outcome
+        try:
+            raise outcome
+        finally:
+            del outcome  # or its trace would hold this frame, and the request
 
     async def aclose(self) -> None:
         """Do nothing: the direct adapter's connections are closed with it."""

@@ -215,3 +215,16 @@ async def test_a_cancelled_watch_leaves_nothing(tmp_path: Path) -> None:
         await task
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
+
+
+@pytest.mark.parametrize("broken", ["include: ['**x']", 'include: ["a\\0b"]', "limits: {in_flight: !!int many}"])
+async def test_no_file_ends_the_watch(tmp_path: Path, broken: str) -> None:
+    path = tmp_path / "config.yaml"
+    write(path, 1)
+    live = live_settings(path)
+    async with watching(live) as outcomes:
+        write(path, 2, broken + "\n")
+        await until(lambda: outcomes == ["rejected"])
+        write(path, 3)
+        await until(lambda: outcomes == ["rejected", "applied"])
+    assert port(live) == 3

@@ -1,15 +1,19 @@
 """A client that leaves ends its upstream call at once; what had come is kept as incomplete and never sent on."""
 
 import json
+import logging
 import socket
+import time
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 
 import pytest
 
+from tests.proxy.e2e.conftest import Serve
 from tests.proxy.e2e.fake_upstream import Answer, FakeUpstream, Gate, completion, event, ordinary, stream
 from tests.proxy.e2e.served import Proxy, Talk, user
 from tests.proxy.e2e.test_compress import over, summarising, until
+from tests.proxy.e2e.test_storage_fails import locked
 
 HELLO = b'{"model":"plain","stream":%s,"messages":[{"role":"user","content":"Hello."}]}'
 
@@ -92,3 +96,22 @@ def test_nothing_is_held_by_those_who_left(proxy: Proxy, upstream: FakeUpstream)
     with ThreadPoolExecutor(4) as pool:
         body = {"model": "plain", "messages": [user("Hello.")]}
         assert {g.status for g in pool.map(proxy.post, [body] * 8)} == {200}
+
+
+def test_one_that_leaves_while_an_error_is_recorded_is_no_fault(serve: Serve, upstream: FakeUpstream) -> None:
+    proxy = serve(storage={"timeout_s": 60, "commit_wait_s": 60})
+    upstream.on("plain", Answer([b"<html>"], headers={"content-type": "text/html"}))
+    assert Talk(proxy, "plain", "warm").say("Hello.").status == 502
+    faults: list[str] = []
+    handler = logging.Handler()
+    handler.emit = lambda record: faults.append(record.getMessage())  # type: ignore[method-assign]
+    logging.getLogger("uvicorn.error").addHandler(handler)
+    try:
+        with locked(proxy):
+            with closing(leaving(proxy, HELLO % b"false", "error")):
+                until(lambda: len(upstream.received) == 2)
+                time.sleep(0.2)  # until its rows wait for the lock
+            until(lambda: proxy.metric('transom_requests_total{endpoint="chat",model="plain",status="499"') == 1)
+    finally:
+        logging.getLogger("uvicorn.error").removeHandler(handler)
+    assert faults == []

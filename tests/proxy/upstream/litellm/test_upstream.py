@@ -1,6 +1,7 @@
 """The adapter against servers that misbehave, and against requests that would steer it."""
 
 import asyncio
+import gc
 import json
 import socket
 import sys
@@ -10,6 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 
 from tests.proxy.upstream.misbehaving import (
@@ -229,3 +231,26 @@ def test_every_switch_is_one_of_litellms() -> None:
     assert {name: getattr(litellm, name) for name in SWITCHES} == SWITCHES
     assert [name for name in SWITCHES if f"\n{name}:" not in declared and f"\n{name} =" not in declared] == []
     assert all(getattr(litellm, name) == [] for name in CALLBACKS)
+
+
+@pytest.mark.parametrize("status", [b"200 OK", b"500 Internal Server Error"])
+async def test_no_cycle_holds_the_request(status: bytes) -> None:
+    async def ask() -> None:
+        reply = await adapter.send(to(server))
+        await reply.read(1 << 20)
+        await reply.close()
+
+    answer = answering(whole(json.dumps(COMPLETION).encode(), status=status))
+    async with served(answer) as server, upstream() as adapter:
+        await ask()
+        gc.collect()
+        gc.disable()
+        try:
+            await ask()
+            gc.set_debug(gc.DEBUG_SAVEALL)
+            gc.collect()
+            assert [thing for thing in gc.garbage if isinstance(thing, httpx.Request)] == []
+        finally:
+            gc.set_debug(0)
+            gc.garbage.clear()
+            gc.enable()
