@@ -1,7 +1,7 @@
 """What of an upstream's refusal may be shown: the rules for 401, 403, 404 and keys quoted in error texts.
 
-1. 401 with the configured key is the operator's matter: 502 `upstream_auth`, nothing of the upstream's text. Where no
-   key went up, 403 is as well: there is nobody whom it could forbid something.
+1. 401 with the configured key, or because there is none, is the operator's matter: 502 `upstream_auth`, nothing of the
+   upstream's text.
 2. 401 with the client's own key passes through.
 3. Any other error passes through, the configured key redacted; without one in it, byte for byte.
 """
@@ -33,11 +33,9 @@ def error_reply(status: int, body: bytes, *, model: Model, bearer: str | None) -
     """
     if bearer is not None:
         return body
-    keyless = model.provider == "direct" and not model.secrets  # litellm finds keys in the environment, too
-    if keyless and status in (401, 403):
-        raise UpstreamAuth(UpstreamAuth.keyless)
     if status == 401:
-        raise UpstreamAuth
+        keyless = model.provider == "direct" and not model.secrets  # litellm finds keys in the environment, too
+        raise UpstreamAuth(UpstreamAuth.keyless) if keyless else UpstreamAuth()
     return redact_bytes(body, model.secrets)
 
 
