@@ -14,7 +14,7 @@ from collections.abc import Callable
 YOUNG = 8_000  # objects that may have been made since the last look
 EVERYTHING_S = 600.0  # how often everything is looked at, if the process has a quiet moment
 AT_LATEST_S = 6 * 3_600.0  # and if it never has
-GROWN = 1.25  # times the memory at the last look: about when the interpreter itself would look at its oldest objects
+GROWN = 1.5  # times the memory at the last look, which may be what such cycles hold
 
 
 def _peak() -> int:

@@ -21,12 +21,14 @@ STATELESS = ("embeddings", "completions", "moderations", "rerank", "images/{name
 # Voices and consents are kept in the account, under ids.
 KEPT = frozenset({"audio/voices", "audio/voice_consents"})
 NOT_WINDOWED = frozenset({"responses", "messages"})
+CHAT = "chat/completions"  # under another path than its own, as Azure's deployments have it
 METHODS = frozenset({"GET", "POST", "PUT", "PATCH", "DELETE"})
 OTHER = "other"
 
 _STATELESS = re.compile("|".join(path.replace("{name}", r"[A-Za-z0-9_\-]+") for path in STATELESS))
-# Unreserved characters and those that ids are made of (RFC 3986, 3.3); no percent sign, no empty or dot segment.
-_SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_\-.~:@!$&'()*+,;=]+"
+# Unreserved characters and those that ids are made of (RFC 3986, 3.3); no percent sign, no empty or dot segment, and
+# no semicolon, which some servers take for the end of a segment's name.
+_SEGMENT = r"(?!\.{1,2}(?:/|$))[A-Za-z0-9_\-.~:@!$&'()*+,=]+"
 _PATH = re.compile(f"{_SEGMENT}(?:/{_SEGMENT})*")
 
 
@@ -65,7 +67,8 @@ def endpoint(method: str, path: str, tenant: Tenant, *, own_key: bool) -> Endpoi
         raise UnknownUrl
     if method not in METHODS:
         raise MethodNotAllowed(headers={"allow": ", ".join(sorted(METHODS))})
-    if method == "POST" and wanted in NOT_WINDOWED:
+    asked = wanted.lower()  # some servers do not tell capitals from small letters
+    if method == "POST" and (asked in NOT_WINDOWED or asked.endswith(CHAT)):
         raise NotWindowed
     stateless = wanted not in KEPT and _STATELESS.fullmatch(wanted) is not None
     if tenant.relay != "none":

@@ -56,7 +56,7 @@ def parse_relayed(body: bytes, content_type: str, *, any_type: bool) -> RelayedC
     if is_form(content_type):
         form = Form(body, content_type, FIELD)
         return RelayedCall(body, content_type, _name(form.value), _form=form)
-    is_json = "json" in content_type.lower()
+    is_json = "json" in content_type.partition(";")[0].lower()
     if any_type and not (body and is_json):
         return RelayedCall(body)
     body, pairs = split_body(body)

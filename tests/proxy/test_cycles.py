@@ -104,4 +104,5 @@ async def test_a_request_that_reaches_nobody_leaves_no_cycle(transom: app.Transo
         assert (await ask(transom, f"town-{number}", stream=False, model="gone"))[0]["status"] == 502
     await asyncio.sleep(0.1)
     assert gc.collect() == 0
+    await transom._direct.aclose()
     await transom.store.close()
