@@ -79,10 +79,10 @@ def test_what_became_a_cycle_later_is_found_when_memory_grows() -> None:
         garbage.tick(1.0, quiet=False)
         lost = weakref.ref(holder)
         del holder
-        memory = 120
+        memory = 149
         garbage.tick(1.1, quiet=False)
         assert lost() is not None
-        memory = 130
+        memory = 151
         garbage.tick(1.2, quiet=False)
         assert lost() is None
         assert kept
