@@ -37,7 +37,8 @@ def configure(form: Format = "auto", level: int = logging.INFO, stream: TextIO |
     target = stream or sys.stdout
     output = Output(target)
     _outputs[:] = [output]
-    atexit.register(output.flush)
+    atexit.unregister(flush)
+    atexit.register(flush)
     console = form == "console" or (form == "auto" and _is_terminal(target))
     structlog.configure(
         processors=[

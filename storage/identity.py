@@ -30,7 +30,7 @@ SECRET_BYTES = 32
 
 @lru_cache(maxsize=16)
 def _hasher(secret: bytes, purpose: bytes, size: int) -> blake2b:
-    """Return what is copied for each hash under a secret that many are made with: setting up takes as long."""
+    """Return what is copied for each hash under a secret of long standing: setting up takes as long as hashing."""
     return blake2b(key=secret, person=purpose, digest_size=size)
 
 
