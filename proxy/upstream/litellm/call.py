@@ -11,7 +11,8 @@ from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 from transom.proxy.errors import TransomError
-from transom.proxy.upstream.direct import DirectReply, HttpRequest
+from transom.proxy.upstream.http.message import HttpRequest
+from transom.proxy.upstream.http.reply import HttpReply
 
 __all__ = ["Call", "Carrier", "Refusal", "current"]
 
@@ -23,7 +24,7 @@ TAIL_BYTES = 4096
 class Carrier(Protocol):
     """Take a request to its server."""
 
-    async def fetch(self, request: HttpRequest) -> DirectReply: ...
+    async def fetch(self, request: HttpRequest) -> HttpReply: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +53,7 @@ class Call:
     """
 
     carrier: Carrier
-    replies: list[DirectReply] = field(default_factory=list)
+    replies: list[HttpReply] = field(default_factory=list)
     answers: list[Any] = field(default_factory=list)
     refusal: Refusal | None = None
     failure: TransomError | None = None

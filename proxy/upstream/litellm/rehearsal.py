@@ -9,7 +9,8 @@ from contextlib import suppress
 from typing import Any
 
 from transom.proxy.errors import UpstreamUnreachable
-from transom.proxy.upstream.direct import DirectReply, HttpRequest
+from transom.proxy.upstream.http.message import HttpRequest
+from transom.proxy.upstream.http.reply import HttpReply
 from transom.proxy.upstream.litellm.call import Call, current
 from transom.proxy.upstream.litellm.library import Library
 
@@ -27,7 +28,7 @@ NOWHERE = "http://127.0.0.1:9"  # the port of the discard service (RFC 863)
 class _Nobody:
     """Carry nothing."""
 
-    async def fetch(self, request: HttpRequest) -> DirectReply:
+    async def fetch(self, request: HttpRequest) -> HttpReply:
         raise UpstreamUnreachable
 
 

@@ -4,17 +4,17 @@ from collections.abc import AsyncIterator
 from ssl import SSLContext
 
 import httpx
-from multidict import CIMultiDict
 from yarl import URL
 
 from transom.proxy.errors import TransomError, UpstreamUnreachable
-from transom.proxy.upstream.direct import DirectReply, HttpRequest
+from transom.proxy.upstream.http.message import HttpRequest
+from transom.proxy.upstream.http.reply import HttpReply
 from transom.proxy.upstream.litellm.call import Call, Refusal, current
 
 __all__ = ["Transport"]
 
 REFUSAL_BYTES = 4 * 1024 * 1024
-# Set anew for every request: by us, by aiohttp, or for the one hop only (RFC 9110, 7.6.1).
+# Set anew for every request: by us, or for the one hop only (RFC 9110, 7.6.1).
 NOT_SENT = frozenset({"accept-encoding", "connection", "content-length", "host", "keep-alive", "transfer-encoding"})
 
 
@@ -37,10 +37,8 @@ class Transport(httpx.AsyncBaseTransport):
         if call is None:
             raise UpstreamUnreachable("litellm tried to reach a server outside a call.")
         body = await request.aread()
-        headers = CIMultiDict(
-            (name, value) for name, value in request.headers.multi_items() if name.lower() not in NOT_SENT
-        )
-        headers["accept-encoding"] = "identity"
+        headers = [(name, value) for name, value in request.headers.multi_items() if name.lower() not in NOT_SENT]
+        headers.append(("accept-encoding", "identity"))
         call.begin()
         url = URL(str(request.url), encoded=True)  # its bytes may be signed
         try:
@@ -70,7 +68,7 @@ def _kept(call: Call, answer: httpx.Response) -> httpx.Response:
 class _Body(httpx.AsyncByteStream):
     """The body of an answer on its way to litellm."""
 
-    def __init__(self, call: Call, reply: DirectReply) -> None:
+    def __init__(self, call: Call, reply: HttpReply) -> None:
         self._call, self._reply = call, reply
 
     async def __aiter__(self) -> AsyncIterator[bytes]:

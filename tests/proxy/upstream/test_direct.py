@@ -2,11 +2,12 @@
 
 import asyncio
 import errno
+import gc
 import gzip
 import socket
 import zlib
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, closing
+from contextlib import asynccontextmanager, closing, suppress
 
 import pytest
 
@@ -33,7 +34,9 @@ from transom.proxy.errors import (
     UpstreamUnreachable,
 )
 from transom.proxy.upstream.base import Deadlines, UpstreamRequest
-from transom.proxy.upstream.direct import DirectReply, DirectUpstream
+from transom.proxy.upstream.direct import DirectUpstream
+from transom.proxy.upstream.http import pool
+from transom.proxy.upstream.http.reply import HttpReply
 
 LIMIT = 1 << 20
 EVENT = b'data: {"choices":[]}\n\n'
@@ -47,9 +50,9 @@ class Tidy(DirectUpstream):
 
     def __init__(self, deadlines: Deadlines) -> None:
         super().__init__(deadlines)
-        self.replies: list[DirectReply] = []
+        self.replies: list[HttpReply] = []
 
-    async def send(self, request: UpstreamRequest) -> DirectReply:
+    async def send(self, request: UpstreamRequest) -> HttpReply:
         reply = await super().send(request)
         self.replies.append(reply)
         return reply
@@ -73,7 +76,7 @@ def request(to: Model, **fields: object) -> UpstreamRequest:
     return UpstreamRequest(to, b'{"messages":[]}', **fields)  # type: ignore[arg-type]
 
 
-async def drained(reply: DirectReply) -> bytes:
+async def drained(reply: HttpReply) -> bytes:
     return b"".join([piece async for piece in reply.chunks()])
 
 
@@ -90,7 +93,7 @@ async def error_of(direct: DirectUpstream, to: Model) -> TransomError:
     return error
 
 
-async def failing(reply: DirectReply) -> tuple[bytes, TransomError]:
+async def failing(reply: HttpReply) -> tuple[bytes, TransomError]:
     """Return what came of a body that must break off, and how it broke."""
     came = b""
     try:
@@ -578,11 +581,11 @@ async def test_informational_answers_are_skipped() -> None:
 
 
 async def test_no_descriptor_left_is_the_proxys_own_fault(monkeypatch: pytest.MonkeyPatch) -> None:
-    def none_left(*_: object) -> socket.socket:
+    async def none_left(*_: object, **__: object) -> socket.socket:
         raise OSError(errno.EMFILE, "Too many open files")
 
     async with upstream() as direct:
-        monkeypatch.setattr("transom.proxy.upstream.direct.socket.socket", none_left)
+        monkeypatch.setattr(pool, "start_connection", none_left)
 
         assert isinstance(await error_of(direct, model(1)), Overloaded)
 
@@ -602,3 +605,30 @@ async def test_closing_the_upstream_is_safe_at_any_time() -> None:
         await first(direct, server.model)
         await direct.aclose()
         await direct.aclose()
+
+
+async def leftovers() -> int:
+    """Count the answers that nothing but a cycle keeps alive."""
+    await asyncio.sleep(0.05)
+    return sum(isinstance(thing, HttpReply) for thing in gc.get_objects())
+
+
+@pytest.mark.parametrize("how", ["read", "left", "broken", "late", "cancelled"])
+async def test_an_answer_leaves_no_cycle(how: str) -> None:
+    parts = {"read": (whole(b"{}"),), "left": (SSE_HEAD, chunk(EVENT)), "broken": (SSE_HEAD, b"zz")}.get(how, ())
+    gc.collect()
+    gc.disable()
+    try:
+        async with served(answering(*parts)) as server:
+            direct = DirectUpstream(Deadlines(first_byte_s=SHORT if how == "late" else 60))
+            before = await leftovers()
+            for _ in range(3):
+                with suppress(TransomError, TimeoutError):
+                    async with asyncio.timeout(SHORT if how == "cancelled" else 60):
+                        reply = await direct.send(request(server.model))
+                        await (reply.close() if how == "left" else reply.read(LIMIT))
+            reply = None  # type: ignore[assignment]
+            assert await leftovers() == before
+            await direct.aclose()
+    finally:
+        gc.enable()
