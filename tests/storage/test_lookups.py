@@ -4,7 +4,7 @@ import pytest
 
 from tests.storage.talk import NOW, Talk
 from transom.storage.lookups import BUCKETS, chunks
-from transom.storage.rows import BaselineRow, Batch, FactorRow, LinkRow, PreambleRow, StepRow, SummaryRow
+from transom.storage.rows import BaselineRow, Batch, FactorRow, LinkRow, StepRow, SummaryRow
 from transom.storage.sql_store import SqlStore
 
 
@@ -135,20 +135,8 @@ async def test_a_thread_is_read_back_from_its_root(store: SqlStore) -> None:
     assert await store.thread(talk.id, talk.ids(branch)[-1]) == talk.messages(branch)
     assert await store.thread(talk.id, talk.ids(trunk)[1]) == talk.messages(trunk)[:2]
     assert await store.thread(talk.id, b"unknown") == []
-    assert await store.heads(talk.id) == {talk.ids(trunk)[-1], talk.ids(branch)[-1]}
-    assert await store.heads(b"unknown") == set()
-
-
-async def test_the_preamble_last_sent_with_a_thread(store: SqlStore) -> None:
-    talk, texts = Talk(store), ["question", "answer"]
-    await store.write(talk.batch(texts))
-    old, new = PreambleRow(b"old", talk.id, b"[1]", 3), PreambleRow(b"new", talk.id, None, 4)
-    await store.write(Batch(preambles=[old, new]))
-    assert await store.preamble_of(talk.id, talk.ids(texts)[1]) is None
-    await store.write(Batch(requests=[talk.request(texts[:1], "r1", preamble=b"old")]))
-    assert await store.preamble_of(talk.id, talk.ids(texts)[1]) == old
-    await store.write(Batch(requests=[talk.request(texts[:1], "r2", preamble=b"new")]))
-    assert await store.preamble_of(talk.id, talk.ids(texts)[0]) == new
+    assert await store.thread(talk.id, talk.ids(branch)[-1], talk.ids(trunk)[1]) == talk.messages(branch)[2:]
+    assert await store.thread(talk.id, talk.ids(branch)[-1], talk.ids(trunk)[2]) == talk.messages(branch)
 
 
 async def test_factors_are_replaced(store: SqlStore) -> None:
@@ -163,7 +151,7 @@ async def test_factors_are_replaced(store: SqlStore) -> None:
 def test_no_hot_look_up_walks_through_a_table(sqlite_store: SqlStore) -> None:
     lookups = sqlite_store._lookups
     by_id = (lookups._known, lookups._baselines, lookups._links)
-    single = (lookups._deepest, lookups._session, lookups._step, lookups._thread, lookups._tree, lookups._preamble)
+    single = (lookups._deepest, lookups._session, lookups._step, lookups._thread)
     statements = [*single, *(look_up.compiled(bucket) for look_up in by_id for bucket in BUCKETS)]
     connection = sqlite_store._database.driver.connect(read_only=True)
     cursor = connection.cursor()
