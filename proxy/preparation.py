@@ -77,11 +77,11 @@ class Preparation:
         self.metrics.overhead("history", time.perf_counter() - opening)
         self.metrics.session_source(tenant.name, conversation.source)
         self.metrics.history_match(conversation.match)
-        await self.factors.refresh()
         try:
+            await self.factors.refresh()
             _check_size(conversation, settings.config.limits)
             exchange = self._exchange(scope, settings, call, route, conversation)
-        except errors.TransomError:
+        except BaseException:  # the client may have left meanwhile
             conversation.thread.users -= 1
             raise
         exchange.started = started

@@ -282,7 +282,11 @@ class Sessions:
             length=length,
         )
         if caller.store and (self._shared or not state.loaded):
-            await self._load(conversation, may_be_new=length <= 1 and not self._shared)
+            try:
+                await self._load(conversation, may_be_new=length <= 1 and not self._shared)
+            except BaseException:  # the client has left
+                thread.users -= 1
+                raise
         return conversation
 
     async def _load(self, conversation: Conversation, *, may_be_new: bool) -> None:

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -12,19 +11,14 @@ import pytest
 from tests.proxy.e2e.conftest import POLICIES, Serve, sqlite
 from tests.proxy.e2e.fake_upstream import (
     DONE,
-    Abort,
     Answer,
     FakeUpstream,
-    Gate,
     call,
     completion,
     ordinary,
     say,
-    spoken,
-    stream,
 )
 from tests.proxy.e2e.served import Got, Json, Proxy, Talk, assistant, config, long_text, result, serving, user
-from tests.proxy.e2e.test_compress import until
 from tests.proxy.e2e.test_history import stored
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -261,7 +255,7 @@ def test_a_client_that_sends_all_may_go_over_to_deltas_and_back(keeper: Proxy, u
     talk.head = head_of(got)
     whole.messages += [user("Three."), talk.send(user("Three.")).message]
     assert upstream.received[-1].messages == whole.messages[:-1]
-    whole.say("Four.", x_session_history="full")
+    whole.say("Four.")
     assert talk.send(user("Four and a half.")).error == CONFLICT
     assert len(talk.lines) == 8
 
@@ -275,86 +269,6 @@ def test_an_edit_of_a_whole_history_makes_another_head(keeper: Proxy, upstream: 
     for head, text in ((old, "One."), (new, "Edited.")):
         assert talk.send(user("On."), parent=head).status == 200
         assert upstream.received[-1].texts[0] == text
-
-
-# ---------------------------------------------------------------------- turns that fail, and turns again
-@pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.parametrize("again", ["Two.", "Something else."])
-def test_a_turn_that_was_not_answered_leaves_the_head_where_it_was(
-    serve: Serve, upstream: FakeUpstream, again: str, restart: bool
-) -> None:
-    proxy = serve()
-    talk = Deltas(proxy)
-    for text in ("One.", "Two."):
-        upstream.on("plain", Answer([b"{}"], status=500), ordinary)
-        assert talk.send(user(text)).status == 500
-        if restart:
-            proxy.close()
-            proxy = talk.proxy = serve()
-        assert talk.send(user(again if text == "Two." else text)).status == 200
-    assert upstream.received[-1].texts == ["One.", "Answer 1.", again]
-
-
-def test_an_answer_cut_off_is_not_gone_on_from(keeper: Proxy, upstream: FakeUpstream) -> None:
-    talk = Deltas(keeper)
-    talk.send(user("One."))
-    talk.more, head = {"stream": True}, talk.head
-    upstream.on("plain", stream([*spoken("Half an ans", "wer.")[:2], Abort()]), ordinary)
-    assert head_of(talk.send(user("Two."))) is None
-    half = next(line for line in talk.lines if not line["complete"])
-    assert talk.send(user("Three."), parent=half["id"]).error == CONFLICT
-    assert talk.send(user("Two."), parent=head).status == 200
-    assert upstream.received[-1].texts == ["One.", "Answer 1.", "Two."]
-
-
-SIGNS = [{"x_stainless_retry_count": "1"}, {"idempotency_key": "turn-2"}]
-
-
-@pytest.mark.parametrize("restart", [False, True])
-@pytest.mark.parametrize("sign", SIGNS, ids=["counter", "key"])
-def test_the_same_turn_again(serve: Serve, upstream: FakeUpstream, sign: dict[str, str], restart: bool) -> None:
-    proxy = serve()
-    talk = Deltas(proxy)
-    talk.send(SYSTEM, user("One."))
-    parent = talk.head
-    first = talk.send(user("Two."), idempotency_key="turn-2")
-    if restart:
-        proxy.close()
-        talk.proxy = serve()
-    second = talk.send(user("Two."), parent=parent, **sign)
-    assert (second.status, second.window) == (200, ["replayed"])
-    assert head_of(second) == head_of(first)
-    assert upstream.received[-1].body == upstream.received[-2].body
-    assert talk.texts == ["One.", "Answer 2.", "Two.", "Answer 4."]
-    assert talk.send(user("Three."), parent=parent, **sign).error == CONFLICT
-    assert talk.send(user("Two."), parent=parent, idempotency_key="another").error == CONFLICT
-    assert talk.send(user("Two."), parent=parent, x_stainless_retry_count="0").error == CONFLICT
-
-
-@pytest.mark.parametrize("sign", SIGNS, ids=["counter", "key"])
-def test_the_first_turn_again(keeper: Proxy, upstream: FakeUpstream, sign: dict[str, str]) -> None:
-    talk = Deltas(keeper)
-    talk.send(SYSTEM, user("One."), idempotency_key="turn-2")
-    talk.head = None
-    assert talk.send(SYSTEM, user("One."), **sign).status == 200
-    assert talk.texts == ["One.", "Answer 2."]
-
-
-def test_two_turns_at_once_from_one_head(keeper: Proxy, upstream: FakeUpstream) -> None:
-    talk, hold = Deltas(keeper), Gate()
-    talk.send(user("One."))
-    parent = talk.head
-    upstream.on("plain", Answer([completion("Held.")], before=hold), ordinary)
-    with ThreadPoolExecutor(1) as pool:
-        waiting = pool.submit(talk.send, user("Two."), parent=parent, idempotency_key="k")
-        until(lambda: len(upstream.received) == 2)
-        assert talk.send(user("Other two."), parent=parent).error == CONFLICT
-        assert talk.send(user("Two."), parent=parent).error == CONFLICT
-        for sign in ({"idempotency_key": "k"}, {"x_stainless_retry_count": "2"}):
-            assert talk.send(user("Two."), parent=parent, **sign).status == 200
-        hold.open()
-        assert waiting.result().status == 200
-    assert talk.texts == ["One.", "Answer 1.", "Two.", "Answer 3.", "Held."]
 
 
 # ---------------------------------------------------------------------- what cannot work
