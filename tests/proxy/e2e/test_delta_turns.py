@@ -19,6 +19,7 @@ from tests.proxy.e2e.test_compress import until
 from tests.proxy.e2e.test_deltas import CONFLICT, SYSTEM, Deltas, head_of
 from tests.proxy.e2e.test_killed import Killable, killable  # noqa: F401 - a fixture
 from tests.proxy.e2e.test_storage_fails import locked, replace_database
+from transom.storage.store import StorageError
 
 
 @pytest.fixture(scope="module")
@@ -107,6 +108,21 @@ def test_two_turns_at_once_from_one_head(keeper: Proxy, upstream: FakeUpstream) 
     assert talk.texts == ["One.", "Answer 1.", "Two.", "Answer 3.", "Held."]
 
 
+def test_a_turn_while_the_one_before_is_asked_again(keeper: Proxy, upstream: FakeUpstream) -> None:
+    talk, hold = Deltas(keeper), Gate()
+    talk.send(user("One."))
+    upstream.on("plain", Answer([completion("Another answer.")], before=hold), ordinary)
+    with ThreadPoolExecutor(1) as pool:
+        again = pool.submit(talk.send, user("One."), parent="none", x_stainless_retry_count="1")
+        until(lambda: len(upstream.received) == 2)
+        assert talk.send(user("Two.")).status == 200
+        assert upstream.received[-1].texts == ["One.", "Answer 1.", "Two."]
+        hold.open()
+        other = head_of(again.result())
+    assert talk.send(user("Other two."), parent=other).status == 200
+    assert upstream.received[-1].texts == ["One.", "Another answer.", "Other two."]
+
+
 def test_a_client_that_leaves_while_its_thread_is_looked_up(
     serve: Serve, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -152,6 +168,28 @@ def test_d15_never_without_its_history(serve: Serve, upstream: FakeUpstream) -> 
     for one in (talk, fresh, Deltas(talk.proxy)):
         assert one.send(user("Three.")).error == (503, "storage_unavailable", None)
     assert upstream.received[-1].texts == ["One.", "Answer 1.", "Two."]
+
+
+@pytest.mark.parametrize("look_up", ["place", "thread"])
+def test_d15_where_the_history_would_have_to_be_read(
+    serve: Serve, upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch, look_up: str
+) -> None:
+    proxy = serve()
+    talk = Deltas(proxy)
+    talk.send(SYSTEM, user("One."))
+    proxy.close()
+    talk.proxy = serve()
+    assert talk.proxy.transom is not None
+
+    async def fail(*_: Any) -> Any:
+        raise StorageError(look_up)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(talk.proxy.transom.store, look_up, fail)
+        assert talk.send(user("Two.")).error == (503, "storage_unavailable", None)
+    assert talk.send(user("Two.")).status == 200
+    assert upstream.received[-1].texts == ["Be brief.", "One.", "Answer 2.", "Two."]
+    assert len(upstream.received) == 2
 
 
 def test_an_answer_that_could_not_be_stored(serve: Serve, upstream: FakeUpstream) -> None:

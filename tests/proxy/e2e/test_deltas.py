@@ -303,11 +303,16 @@ def test_text_that_was_not_kept_is_not_found(serve: Serve, upstream: FakeUpstrea
     proxy = serve()
     tenants = proxy._mapping["tenants"]
     proxy.reconfigure(tenants=tenants | {"acme": tenants["acme"] | {"store": "summaries"}})
-    proxy.post({"model": "plain", "messages": [user("One.")]}, x_session_id="s", x_session_history="full")
+    for session, messages in (("s", [user("One.")]), ("t", [SYSTEM, user("One.")])):
+        got = proxy.post({"model": "plain", "messages": messages}, x_session_id=session, x_session_history="full")
+        assert "x-transom-head" not in got.headers
     proxy.close()
-    talk = Deltas(serve(), session="s")
-    head = talk.lines[-1]["id"]
-    assert talk.send(user("Two."), parent=head).error[:2] == (404, "session_not_found")
+    proxy = serve()
+    for session in ("s", "t"):
+        talk = Deltas(proxy, session=session)
+        got = talk.send(user("Two."), parent=talk.lines[-1]["id"])
+        assert got.error[:2] == (404, "session_not_found")
+        assert "was not stored" in got.json["error"]["message"]
 
 
 def test_what_a_whole_conversation_may_be_holds_for_deltas(serve: Serve, upstream: FakeUpstream) -> None:
