@@ -201,7 +201,8 @@ class Transom:
         try:
             row = await self.store.step(request.state.id, *request.key)
             if row is not None and self._shared:
-                loaded = await self.store.load(request.state.id, request.thread.ids[: request.conversation.length])
+                length = request.conversation.length
+                loaded = await self.store.load(request.state.id, request.thread.ids[:length], length)
                 request.state.summaries.update(loaded.summaries)
         except StorageError:
             return None

@@ -69,7 +69,8 @@ def read_delta(headers: Mapping[bytes, bytes]) -> Delta | None:
             raise BadRequest("X-Transom-Parent goes with X-Session-History: delta.", param="X-Transom-Parent")
         return None
     named = None if parent is None or parent == b"none" else _as_id(parent)
-    return Delta(named, headers.get(IDEMPOTENCY), headers.get(RETRIES, b"0").strip(b"0") != b"")
+    retries = headers.get(RETRIES, b"")
+    return Delta(named, headers.get(IDEMPOTENCY), retries.isdigit() and retries.strip(b"0") != b"")
 
 
 def _as_id(value: bytes) -> bytes:

@@ -298,7 +298,7 @@ class Sessions:
         if may_be_new:
             return
         try:
-            loaded = await self._store.load(state.id, thread.ids)
+            loaded = await self._store.load(state.id, thread.ids, thread.stored)
         except StorageError:
             conversation.storage_failed = True
             return

@@ -141,16 +141,21 @@ class Lookups:
         self._factors = compiled(select(schema.factors.c.model, schema.factors.c.ratios, schema.factors.c.updated_at))
         self._ping = compiled(select(schema.meta.c.key).limit(literal_column("1")))
 
-    def load(self, cursor: Cursor, session: bytes, ids: Sequence[bytes]) -> Loaded:
-        """Return what is stored of these messages of a session."""
-        if len(ids) > FEW and not self._exists(cursor, session):
+    def load(self, cursor: Cursor, session: bytes, ids: Sequence[bytes], stored: int) -> Loaded:
+        """Return what is stored of a session's thread, the first `stored` of its messages only sampled."""
+        asked = [*ids[: min(stored, 1)], *ids[max(stored - 1, 1 if stored else 0) :]]
+        if len(asked) > FEW and not self._exists(cursor, session):
             return Loaded(set(), [], {})
-        found = list(self._known.rows(cursor, ids, {"session": session}))
+        found = list(self._known.rows(cursor, asked, {"session": session}))
         known = {bytes.fromhex(row[0]) for row in found}
         if not any(folded for _, folded in found):
             return Loaded(known, [], {})
-        rows = self._baselines_at(cursor, session, [one for one in ids if one in known])
-        baselines = [base for base in (_baseline(session, row) for row in rows) if base.at in known]
+        rows = self._baselines_at(cursor, session, ids if stored else [one for one in ids if one in known])
+        baselines = [
+            base
+            for base in (_baseline(session, row) for row in rows)
+            if base.at in known or (base.position < stored and ids[base.position] == base.at)
+        ]
         read = (_summary(session, row[6:]) for row in rows if row[6] is not None)
         wanted = {base.summary for base in baselines}
         summaries = {summary.id: summary for summary in read if summary.id in wanted}

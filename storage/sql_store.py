@@ -45,9 +45,9 @@ class SqlStore:
         """Return the database's secret."""
         return self._database.secret
 
-    async def load(self, session: bytes, ids: Sequence[bytes]) -> Loaded:
+    async def load(self, session: bytes, ids: Sequence[bytes], stored: int = 0) -> Loaded:
         """Return what is stored of a thread."""
-        return await self._readers.call("load", lambda cursor: self._lookups.load(cursor, session, ids))
+        return await self._readers.call("load", lambda cursor: self._lookups.load(cursor, session, ids, stored))
 
     async def step(self, session: bytes, head: bytes, preamble: bytes, policy: bytes) -> StepRow | None:
         """Return the step of this very request."""

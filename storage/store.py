@@ -109,8 +109,12 @@ class Store(Protocol):
     def secret(self) -> bytes:
         """Return the database's 32 random bytes, from which all ids are derived."""
 
-    async def load(self, session: bytes, ids: Sequence[bytes]) -> Loaded:
-        """Return what is stored of a thread, given the ids of its messages in any order."""
+    async def load(self, session: bytes, ids: Sequence[bytes], stored: int = 0) -> Loaded:
+        """Return what is stored of a thread, given the ids of its messages.
+
+        Of the first `stored` it is known that they are: all but a few of them are not looked for, nor given back as
+        known, and only what was made of them meanwhile is told.
+        """
 
     async def step(self, session: bytes, head: bytes, preamble: bytes, policy: bytes) -> StepRow | None:
         """Return the step recorded for this very request, if there is one."""

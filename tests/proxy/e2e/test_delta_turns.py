@@ -135,7 +135,7 @@ def test_a_client_that_leaves_while_its_thread_is_looked_up(
     assert proxy.transom is not None
     waiting: list[asyncio.Future[None]] = []
 
-    async def load(session: bytes, ids: Any) -> Any:
+    async def load(*_: Any) -> Any:
         waiting.append(asyncio.get_running_loop().create_future())
         return await waiting[-1]
 
