@@ -111,7 +111,7 @@ class Transom:
         in_flight = InFlight(limits.in_flight, limits.in_flight_bytes, lambda: drain.draining)
         self._in_flight, self.metrics.in_flight = in_flight, lambda: in_flight.requests
         self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
-        self._recorder = Recorder(self.store, self._links, self._parse, self.metrics)
+        self._recorder = Recorder(self.store, self._cache, self._links, self._parse, self.metrics)
         self._upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
         self._tenant_requests = TenantRequests()
         upstream_of = UpstreamOf(self._upstreams)
@@ -201,7 +201,8 @@ class Transom:
         try:
             row = await self.store.step(request.state.id, *request.key)
             if row is not None and self._shared:
-                loaded = await self.store.load(request.state.id, request.thread.ids[: request.conversation.length])
+                length = request.conversation.length
+                loaded = await self.store.load(request.state.id, request.thread.ids[:length], length)
                 request.state.summaries.update(loaded.summaries)
         except StorageError:
             return None

@@ -61,7 +61,7 @@ class Delivery:
         Raises StorageUnavailable under `on_error: fail`.
         """
         exchange, storage = self._exchange, self._exchange.settings.config.storage
-        strict = storage.on_error == "fail"
+        strict = storage.on_error == "fail" or exchange.conversation.is_delta
         if exchange.storage_failed and strict:
             raise errors.StorageUnavailable
         decisive = strict or (exchange.decision is not None and exchange.decision.decisive)

@@ -65,6 +65,8 @@ class Exchange:
         found: Headers = [(b"x-transom-policy", self.route.policy_name.encode("ascii", "replace"))]
         if conversation.shown is not None:
             found.append((b"x-session-id", conversation.shown.encode("latin-1")))
+        if conversation.heads:
+            found.append((b"x-transom-head", b",".join(head.hex().encode() for head in conversation.heads)))
         if self.labels:  # nothing is known yet of a request that still waits for its summary
             found.append((b"x-transom-window", ",".join(self.labels).encode()))
         decision = self.decision or self.rehearsal

@@ -15,6 +15,7 @@ from transom.proxy import errors
 from transom.proxy.answers import Answer, Keepalive
 from transom.proxy.auth import identify
 from transom.proxy.budgets import budget_for, cut_hash, policy_hash
+from transom.proxy.config.schema import Limits
 from transom.proxy.config.settings import Route, Settings
 from transom.proxy.exchange import Exchange
 from transom.proxy.factors import Factors
@@ -63,7 +64,7 @@ class Preparation:
         call = await parse_call_off_loop(body)
         limit = settings.config.limits.messages
         if len(call.slices) > limit:
-            raise errors.BadRequest(f"A request may hold at most {limit:,} messages.", param="messages")
+            raise _too_many(limit)
         route = tenant.route(call.model)
         log["model"] = route.model.label
         route = overridden_route(route, tenant, headers)
@@ -72,14 +73,15 @@ class Preparation:
         caller = Caller(tenant, bearer, named_user(headers, call, settings.config.session), store)
         opening = time.perf_counter()
         self.metrics.overhead("parse", opening - started)
-        conversation = await self.sessions.open(caller, call, key, settings.config.session.missing)
+        conversation = await self.sessions.open(caller, call, key, settings.config.session.missing, headers)
         self.metrics.overhead("history", time.perf_counter() - opening)
         self.metrics.session_source(tenant.name, conversation.source)
         self.metrics.history_match(conversation.match)
-        await self.factors.refresh()
         try:
+            await self.factors.refresh()
+            _check_size(conversation, settings.config.limits)
             exchange = self._exchange(scope, settings, call, route, conversation)
-        except errors.TransomError:
+        except BaseException:  # the client may have left meanwhile
             conversation.thread.users -= 1
             raise
         exchange.started = started
@@ -174,6 +176,18 @@ class Preparation:
             metrics.items_removed(tenant, policy, trimmer, items)
         if decision.over_budget:
             metrics.over_budget(tenant, policy)
+
+
+def _check_size(conversation: Conversation, limits: Limits) -> None:
+    """Hold what a delta makes of its conversation to what a whole one may be."""
+    if conversation.is_delta and conversation.length > limits.messages:
+        raise _too_many(limits.messages)
+    if conversation.is_delta and conversation.thread.size > limits.body_bytes:
+        raise errors.BodyTooLarge("The conversation is larger than this server accepts a request to be.")
+
+
+def _too_many(limit: int) -> errors.BadRequest:
+    return errors.BadRequest(f"A request may hold at most {limit:,} messages.", param="messages")
 
 
 def _too_long(exchange: Exchange, decision: Decision) -> errors.ContextLengthExceeded:

@@ -12,7 +12,7 @@ from transom.proxy.exchange import Exchange
 from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
 from transom.proxy.sessions import Conversation, Links
-from transom.proxy.threads import ReadMessages
+from transom.proxy.threads import Answered, HistoryCache, ReadMessages
 from transom.proxy.wire.reply import Reply
 from transom.storage import identity
 from transom.storage.rows import (
@@ -35,8 +35,8 @@ MOST_PREAMBLES = 64  # remembered as stored, per session: a prompt with a clock 
 class Recorder:
     """Builds batches and hands them to the store; one for the whole process."""
 
-    def __init__(self, store: Store, links: Links, parse: ReadMessages, metrics: Metrics) -> None:
-        self.store, self._links, self._parse, self._metrics = store, links, parse, metrics
+    def __init__(self, store: Store, cache: HistoryCache, links: Links, parse: ReadMessages, metrics: Metrics) -> None:
+        self.store, self._cache, self._links, self._parse, self._metrics = store, cache, links, parse, metrics
         self.well = True  # whether the newest write was committed
 
     def begin(self, exchange: Exchange, *, at_once: bool) -> "asyncio.Future[None] | None":
@@ -139,6 +139,10 @@ class Recorder:
             self._links.keep(link, conversation.state.id)
         if not conversation.persist:
             return None
+        if complete and ids and conversation.tells_heads:
+            conversation.heads = ids
+            answered = Answered(dict(zip(ids, made, strict=True)), conversation.history.preamble)
+            self._cache.answered(conversation.state, conversation.thread, conversation.length, answered)
         batch = self._pending(exchange)
         batch.requests.append(_request_row(exchange, reply, complete=complete, ids=ids))
         keep_text = conversation.caller.tenant.store == "full"
@@ -268,4 +272,5 @@ def _request_row(exchange: Exchange, reply: Reply | None, *, complete: bool, ids
         usage_cached=usage.cached if usage else None,
         usage_completion=usage.completion if usage else None,
         duration_ms=int(exchange.elapsed() * 1000) if reply is not None else None,
+        turn=conversation.turn,
     )

@@ -11,9 +11,11 @@ from functools import lru_cache
 
 from transom.policies.history import History
 from transom.policies.items import Message
+from transom.proxy import deltas
 from transom.proxy.config.schema import Session as SessionSettings
 from transom.proxy.config.settings import Tenant
-from transom.proxy.errors import InvalidSessionId, SessionRequired
+from transom.proxy.deltas import Delta, Deltas
+from transom.proxy.errors import BadRequest, InvalidSessionId, SessionRequired
 from transom.proxy.metrics import HistoryMatch, SessionSource
 from transom.proxy.threads import HistoryCache, Preambles, Reading, ReadMessages, SessionState, Thread, adopt, read
 from transom.proxy.wire.chat import ChatCall
@@ -63,6 +65,10 @@ class Conversation:
     known: bool  # whether the last message came before: then this may be a retry
     length: int
     storage_failed: bool = False
+    is_delta: bool = False  # whether the client sent only what is new: then nothing goes up that is not stored
+    turn: bytes | None = None  # a delta's mark, see storage.identity.turn_mark
+    tells_heads: bool = False  # whether the client wants to know:
+    heads: Sequence[bytes] = ()  # the ids of a whole answer's choices
     held: bool = True  # whether this request still holds the thread, so that nothing grows under it
 
     @property
@@ -146,22 +152,49 @@ class Sessions:
         self._store, self._cache, self._links, self._parse = store, cache, links, parse
         self._shared = shared  # whether other processes write to the same database
         self._preambles = Preambles()
+        self._deltas = Deltas(store, self._preambles, parse, shared=shared)
 
-    async def open(self, caller: Caller, call: ChatCall, key: SessionKey | None, missing: str) -> Conversation:
+    async def open(
+        self, caller: Caller, call: ChatCall, key: SessionKey | None, missing: str, headers: Headers
+    ) -> Conversation:
         """Return the conversation of a request. `missing` is the setting `session.missing`.
 
-        Raises SessionRequired where a key is demanded and none came; BadRequest for messages that are none.
+        Raises SessionRequired where a key is demanded and none came; BadRequest for messages that are none; for a
+        delta also what `Deltas.read` does.
         """
+        tells_heads, delta = deltas.tells_heads(headers), deltas.read_delta(headers)
+        if delta is not None:
+            return await self._open_delta(caller, call, key, delta)
+        conversation = await self._open_whole(caller, call, key, missing)
+        conversation.tells_heads = tells_heads and conversation.source == "header" and caller.tenant.store == "full"
+        return conversation
+
+    async def _open_whole(self, caller: Caller, call: ChatCall, key: SessionKey | None, missing: str) -> Conversation:
         if key is not None:
             return await self._open_keyed(caller, call, key)
         if missing == "reject":
             raise SessionRequired
         return await self._open_keyless(caller, call, in_memory=missing == "memory")
 
-    async def _open_keyed(self, caller: Caller, call: ChatCall, key: SessionKey) -> Conversation:
+    async def _open_delta(self, caller: Caller, call: ChatCall, key: SessionKey | None, delta: Delta) -> Conversation:
+        if key is None or key.source != "header":
+            raise SessionRequired("A delta needs its session in a header, e.g. X-Session-Id.")
+        if not caller.store or caller.tenant.store != "full":
+            raise BadRequest("A delta needs a stored history, and this one is not to be stored.", param=deltas.PARAM)
+        state = self._keyed_state(caller, key)
+        reading = await self._deltas.read(state, delta, call.slices)
+        conversation = await self._adopt(caller, state, reading, key.source)
+        conversation.shown = conversation.key = key.value
+        conversation.persist = conversation.is_delta = conversation.tells_heads = True
+        conversation.turn = conversation.thread.turn = delta.mark(state.secret)
+        return conversation
+
+    def _keyed_state(self, caller: Caller, key: SessionKey) -> SessionState:
         tenant, secret = caller.tenant.name, self._store.secret
-        session = identity.session_id(secret, tenant, "key", caller.bearer, key.value)
-        state = self._state(session)
+        return self._state(identity.session_id(secret, tenant, "key", caller.bearer, key.value))
+
+    async def _open_keyed(self, caller: Caller, call: ChatCall, key: SessionKey) -> Conversation:
+        state = self._keyed_state(caller, key)
         newest = state.threads[-1] if state.threads else None
         slices = call.resume([*newest.preamble, *newest.slices] if newest else [])
         reading = await read(slices, state.threads, self._preambles, self._parse)
@@ -226,7 +259,7 @@ class Sessions:
         self, caller: Caller, state: SessionState, reading: Reading, source: SessionSource
     ) -> Conversation:
         fresh_state = not state.threads
-        whole = reading.base is not None and reading.common == len(reading.rest)
+        whole = reading.base is not None and not reading.fresh
         weight, match = state.weight, _match(reading, whole, fresh_state)
         thread = adopt(state, reading)
         length = len(thread.history)
@@ -249,7 +282,11 @@ class Sessions:
             length=length,
         )
         if caller.store and (self._shared or not state.loaded):
-            await self._load(conversation, may_be_new=length <= 1 and not self._shared)
+            try:
+                await self._load(conversation, may_be_new=length <= 1 and not self._shared)
+            except BaseException:  # the client has left
+                thread.users -= 1
+                raise
         return conversation
 
     async def _load(self, conversation: Conversation, *, may_be_new: bool) -> None:
@@ -261,7 +298,7 @@ class Sessions:
         if may_be_new:
             return
         try:
-            loaded = await self._store.load(state.id, thread.ids)
+            loaded = await self._store.load(state.id, thread.ids, thread.stored)
         except StorageError:
             conversation.storage_failed = True
             return

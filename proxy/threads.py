@@ -6,7 +6,7 @@ way (an edit, a regenerated answer) forks it. It knows no policy and opens no so
 """
 
 from collections import OrderedDict
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from transom.policies.history import History
@@ -26,6 +26,19 @@ ReadMessages = Callable[[Sequence[bytes], int], Awaitable[list[Message]]]
 """Read slices into messages; the number says at which place of the request the first one stands."""
 
 
+@dataclass(frozen=True, slots=True)
+class Answered:
+    """The whole answer to a thread's newest request, for a client that sends deltas: it will not send it back."""
+
+    choices: Mapping[bytes, Message]  # by id
+    preamble: tuple[Message, ...]  # of the request
+
+    @property
+    def size(self) -> int:
+        """Bytes of the choices."""
+        return sum(len(m.payload) for m in self.choices.values())
+
+
 @dataclass(slots=True, eq=False)
 class Thread:
     """One chain of messages, known from the requests that sent it."""
@@ -41,6 +54,13 @@ class Thread:
     rehearsed: View = WHOLE  # what an audit, or the control group, would have sent
     warned: bool = False  # whether its owner was told that no cut makes its limits hold
     recalled: tuple[bytes, Recalled | None] | None = None  # the newest user message's id, and what came back for it
+    answered: Answered | None = None
+    turn: bytes | None = None  # the mark of its newest turn, if that was sent as a delta and named by its client
+    size: int = field(init=False)  # bytes of the slices
+
+    def __post_init__(self) -> None:
+        """Measure what it begins with."""
+        self.size = sum(map(len, self.slices))
 
     def common(self, slices: Sequence[bytes]) -> int:
         """Count the leading slices that are equal, byte for byte."""
@@ -66,6 +86,7 @@ class Thread:
     def extend(self, slices: Sequence[bytes], messages: Sequence[Message]) -> None:
         """Append messages and the slices they were read from."""
         self.slices.extend(slices)
+        self.size += sum(map(len, slices))
         self.history.extend(messages)
 
     def identify(self, secret: bytes) -> None:
@@ -76,7 +97,8 @@ class Thread:
     @property
     def weight(self) -> int:
         """Bytes of memory, roughly."""
-        return THREAD_OVERHEAD + sum(map(len, self.slices)) * 2 + MESSAGE_OVERHEAD * len(self.slices)
+        size = self.size + (self.answered.size if self.answered is not None else 0)
+        return THREAD_OVERHEAD + size * 2 + MESSAGE_OVERHEAD * len(self.slices)
 
 
 @dataclass(slots=True)
@@ -164,15 +186,11 @@ class Reading:
     """A request's messages, read: the preamble, and the rest as what a known thread holds plus what is new."""
 
     preamble: tuple[Message, ...]
-    slices: Sequence[bytes]  # all of the request, the preamble's included
+    raw_preamble: Sequence[bytes]
     base: Thread | None
     common: int
     fresh: list[Message]
-
-    @property
-    def rest(self) -> Sequence[bytes]:
-        """The raw messages after the preamble."""
-        return self.slices[len(self.preamble) :]
+    slices: Sequence[bytes]  # what the fresh ones were read from
 
     def messages(self) -> Iterator[Message]:
         """Yield all messages after the preamble."""
@@ -206,7 +224,8 @@ async def read(
             base, common = thread, shared
     start = common or len(first)
     fresh = await parse(rest[start:], len(preamble) + start) if len(rest) > start else []
-    return Reading(tuple(preamble), slices, base, common, fresh if common else first + fresh)
+    opening = tuple(slices[: len(preamble)])
+    return Reading(tuple(preamble), opening, base, common, fresh if common else first + fresh, rest[common:])
 
 
 def adopt(state: SessionState, reading: Reading) -> Thread:
@@ -223,8 +242,10 @@ def adopt(state: SessionState, reading: Reading) -> Thread:
         state.threads.remove(base)
     else:
         thread = base.fork(reading.common)
-    thread.preamble = tuple(reading.slices[: len(reading.preamble)])
-    thread.extend(reading.rest[reading.common :], reading.fresh)
+    if base is not None and reading.fresh:
+        base.answered = None  # the thread has gone on, by that answer or another
+    thread.preamble = reading.raw_preamble
+    thread.extend(reading.slices, reading.fresh)
     thread.identify(state.secret)
     state.threads.append(thread)
     del state.threads[:-THREADS_PER_SESSION]
@@ -276,6 +297,15 @@ class HistoryCache:
                 known.pop(session, None)
                 if not known:
                     del self._roots[root]
+
+    def answered(self, state: SessionState, thread: Thread, length: int, answer: Answered) -> None:
+        """Keep a whole answer beside the thread that was so long, unless that has gone on, or was forgotten."""
+        gone_on = any(len(t.ids) > length and (t is thread or t.ids[length] in answer.choices) for t in state.threads)
+        if gone_on or self._states.get(state.id) is not state:
+            return
+        before, thread.answered = state.weight, answer
+        state.weight = sum(t.weight for t in state.threads)
+        self.put(state, before)
 
     def index_root(self, scope: bytes, state: SessionState, thread: Thread) -> None:
         """Make a keyless session findable by its first message."""

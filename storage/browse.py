@@ -24,7 +24,7 @@ EXPORT_ROWS = 200
 PATIENCE_S = 10.0
 """A person waits longer than a request does: counting a million rows takes its time."""
 _HEX_ID = 32
-_HIDDEN = frozenset({"seq", "session"})
+_HIDDEN = frozenset({"seq", "session", "turn"})
 
 
 class Browser:

@@ -23,7 +23,7 @@ from transom.storage.schema import meta, metadata
 from transom.storage.sqlite_driver import SqliteDriver
 from transom.storage.store import CannotOpen, LockedByProcess, NotADatabase, SchemaTooNew, StorageError
 
-SCHEMA = 1
+SCHEMA = 2
 """The number of the newest migration this program brings along."""
 _ENGINES = {"sqlite": "sqlite+pysqlite://", "postgresql": "postgresql+psycopg://"}
 _ALEMBIC = "alembic_version"

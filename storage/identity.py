@@ -77,6 +77,11 @@ def key_hash(secret: bytes, tenant: str, key: str) -> bytes:
     return _keyed(secret, b"session-key", (tenant, key), ID_BYTES)
 
 
+def turn_mark(secret: bytes, key: bytes) -> bytes:
+    """Return the 16-byte mark of a turn that its client names `key`, under its session's secret."""
+    return _keyed(secret, b"turn", (key,), ID_BYTES)
+
+
 def preamble_id(secret: bytes, digests: Iterable[bytes]) -> bytes:
     """Return the 16-byte id of a preamble under its session's secret, from the digests of its messages."""
     return blake2b(b"".join(digests), key=secret, person=b"preamble", digest_size=ID_BYTES).digest()

@@ -14,7 +14,7 @@ from sqlalchemy.engine import Dialect
 from transom.storage import schema
 from transom.storage.driver import Compiled, Cursor, compile_statement
 from transom.storage.hex_type import Hex, as_bytes
-from transom.storage.rows import BaselineRow, FactorRow, Loaded, MessageRow, PreambleRow, StepRow, SummaryRow
+from transom.storage.rows import BaselineRow, FactorRow, Loaded, MessageRow, StepRow, SummaryRow
 from transom.storage.statements import session_seq
 
 BUCKETS = (4, 16, 64, 128, 256, 512)
@@ -83,38 +83,20 @@ def _step() -> Select[Any]:
 
 
 def _thread() -> Select[Any]:
-    """A message and all before it, found parent by parent."""
+    """A message and all before it, found parent by parent, as far as one that the caller has."""
     table = schema.messages
     ours = table.c.session == session_seq()
     walk = select(table.c.seq, table.c.parent).where(table.c.id == _id("head"), ours).cte("walk", recursive=True)
     walk = walk.union_all(
-        select(table.c.seq, table.c.parent).join_from(walk, table, table.c.id == walk.c.parent).where(ours)
+        select(table.c.seq, table.c.parent)
+        .join_from(walk, table, table.c.id == walk.c.parent)
+        .where(ours, walk.c.parent != _id("after"))
     )
     names = ("id", "parent", "payload", "tokens", "items", "role")
     return (
         select(*(table.c[name] for name in names))
         .join_from(walk, table, table.c.seq == walk.c.seq)
         .order_by(table.c.seq)
-    )
-
-
-def _tree() -> Select[Any]:
-    table = schema.messages
-    return select(table.c.id, table.c.parent).where(table.c.session == session_seq())
-
-
-def _preamble() -> Select[Any]:
-    """The preamble of the newest request that ended in a message or in the one before it."""
-    request, preamble, message = schema.requests, schema.preambles, schema.messages
-    ours = session_seq()
-    parent = select(message.c.parent).where(message.c.session == ours, message.c.id == _id("head")).scalar_subquery()
-    matching = and_(preamble.c.session == request.c.session, preamble.c.id == request.c.preamble)
-    return (
-        select(*(preamble.c[name] for name in ("id", "payload", "tokens")))
-        .join_from(request, preamble, matching)
-        .where(request.c.session == ours, request.c.head.in_([_id("head"), parent]))
-        .order_by(request.c.seq.desc())
-        .limit(literal_column("1"))
     )
 
 
@@ -156,21 +138,24 @@ class Lookups:
         self._session = compiled(select(schema.sessions.c.seq).where(schema.sessions.c.id == _id("session")))
         self._step = compiled(_step())
         self._thread = compiled(_thread())
-        self._tree = compiled(_tree())
-        self._preamble = compiled(_preamble())
         self._factors = compiled(select(schema.factors.c.model, schema.factors.c.ratios, schema.factors.c.updated_at))
         self._ping = compiled(select(schema.meta.c.key).limit(literal_column("1")))
 
-    def load(self, cursor: Cursor, session: bytes, ids: Sequence[bytes]) -> Loaded:
-        """Return what is stored of these messages of a session."""
-        if len(ids) > FEW and not self._exists(cursor, session):
+    def load(self, cursor: Cursor, session: bytes, ids: Sequence[bytes], stored: int) -> Loaded:
+        """Return what is stored of a session's thread, the first `stored` of its messages only sampled."""
+        asked = [*ids[: min(stored, 1)], *ids[max(stored - 1, 1 if stored else 0) :]]
+        if len(asked) > FEW and not self._exists(cursor, session):
             return Loaded(set(), [], {})
-        found = list(self._known.rows(cursor, ids, {"session": session}))
+        found = list(self._known.rows(cursor, asked, {"session": session}))
         known = {bytes.fromhex(row[0]) for row in found}
         if not any(folded for _, folded in found):
             return Loaded(known, [], {})
-        rows = self._baselines_at(cursor, session, [one for one in ids if one in known])
-        baselines = [base for base in (_baseline(session, row) for row in rows) if base.at in known]
+        rows = self._baselines_at(cursor, session, ids if stored else [one for one in ids if one in known])
+        baselines = [
+            base
+            for base in (_baseline(session, row) for row in rows)
+            if base.at in known or (base.position < stored and ids[base.position] == base.at)
+        ]
         read = (_summary(session, row[6:]) for row in rows if row[6] is not None)
         wanted = {base.summary for base in baselines}
         summaries = {summary.id: summary for summary in read if summary.id in wanted}
@@ -202,25 +187,13 @@ class Lookups:
         found = {bytes.fromhex(link): session for link, session in self._links.rows(cursor, links, {}) if session}
         return next(((link, bytes.fromhex(found[link])) for link in links if link in found), None)
 
-    def thread(self, cursor: Cursor, session: bytes, head: bytes) -> list[MessageRow]:
-        """Return the messages from the root to `head`."""
-        cursor.execute(self._thread.sql, self._thread.bind({"session": session, "head": head}))
+    def thread(self, cursor: Cursor, session: bytes, head: bytes, after: bytes) -> list[MessageRow]:
+        """Return the messages from the root, or the one after `after`, to `head`."""
+        cursor.execute(self._thread.sql, self._thread.bind({"session": session, "head": head, "after": after}))
         return [
             MessageRow(bytes.fromhex(identity), session, as_bytes(parent), *others)
             for identity, parent, *others in cursor.fetchall()
         ]
-
-    def heads(self, cursor: Cursor, session: bytes) -> set[bytes]:
-        """Return the messages without a child."""
-        cursor.execute(self._tree.sql, self._tree.bind({"session": session}))
-        rows = cursor.fetchall()
-        return {bytes.fromhex(end) for end in {row[0] for row in rows} - {row[1] for row in rows}}
-
-    def preamble_of(self, cursor: Cursor, session: bytes, head: bytes) -> PreambleRow | None:
-        """Return the preamble last sent with a thread."""
-        cursor.execute(self._preamble.sql, self._preamble.bind({"session": session, "head": head}))
-        row = cursor.fetchone()
-        return None if row is None else PreambleRow(bytes.fromhex(row[0]), session, row[1], row[2])
 
     def factors(self, cursor: Cursor) -> dict[str, FactorRow]:
         """Return the token ratios by model."""

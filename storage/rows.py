@@ -59,7 +59,8 @@ class RequestRow:
     """What became of a request. Written again (same id, session and head) it replaces what it said before.
 
     `head` is the last message sent by the client (b"" if it sent a preamble only), `step` the effective policy's
-    fingerprint of the step it was served by, `reply` the ids of the messages it made, 16 bytes each, joined.
+    fingerprint of the step it was served by, `reply` the ids of the messages it made, 16 bytes each, joined, `turn` the
+    mark of a delta that its client named, so that it is known when it is sent again.
     """
 
     id: str
@@ -86,6 +87,7 @@ class RequestRow:
     usage_cached: int | None = None
     usage_completion: int | None = None
     duration_ms: int | None = None
+    turn: bytes | None = None
 
     def __post_init__(self) -> None:
         """Shorten a completion id that no index would take."""
@@ -233,6 +235,25 @@ class Loaded:
     known: set[bytes]
     baselines: list[BaselineRow]
     summaries: dict[bytes, SummaryRow]
+
+
+@dataclass(frozen=True, slots=True)
+class Place:
+    """What is stored at the place where a turn is to be added.
+
+    Args:
+        stored: whether the message before the turn is there.
+        is_head: whether that message ends a turn, and no later turn was answered.
+        recorded: whether the turn itself came before.
+        turns: the marks it came under, where its client gave it any.
+        preamble: the system messages last sent with the thread that ends there.
+    """
+
+    stored: bool
+    is_head: bool
+    recorded: bool
+    turns: frozenset[bytes]
+    preamble: PreambleRow | None
 
 
 def _json(values: Sequence[str] | Sequence[float]) -> str:

@@ -121,6 +121,7 @@ requests = Table(
     Column("usage_completion", BigInteger),
     Column("duration_ms", BigInteger),
     Column("created_at", Double, nullable=False),
+    Column("turn", Hex),
     # by id first, so that it is the look-up by id too: our ids are in the order of time, its end is all that is written
     UniqueConstraint("id", "session", "head", name="requests_once"),
     Index("requests_by_session", "session"),

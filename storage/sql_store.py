@@ -11,9 +11,10 @@ from transom.storage.driver import Cursor
 from transom.storage.erasure import Erasure
 from transom.storage.leases import Leases
 from transom.storage.lookups import Lookups
+from transom.storage.places import Places
 from transom.storage.readers import Readers
 from transom.storage.retention import Retention
-from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, PreambleRow, StepRow
+from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, Place, StepRow
 from transom.storage.store import Measured, RetentionResult, SessionFilter, SessionPage, unmeasured
 
 
@@ -26,6 +27,7 @@ class SqlStore:
         self._committer = Committer(driver, measured, timeout_s=timeout_s)
         self._readers = Readers(driver, measured, timeout_s=timeout_s)
         self._lookups = Lookups(driver.dialect)
+        self._places = Places(driver.dialect)
         self._leases = Leases(driver.dialect)
         self._browser = Browser(database, timeout_s=timeout_s)
         self._erasure = Erasure(driver, self._committer)
@@ -43,9 +45,9 @@ class SqlStore:
         """Return the database's secret."""
         return self._database.secret
 
-    async def load(self, session: bytes, ids: Sequence[bytes]) -> Loaded:
+    async def load(self, session: bytes, ids: Sequence[bytes], stored: int = 0) -> Loaded:
         """Return what is stored of a thread."""
-        return await self._readers.call("load", lambda cursor: self._lookups.load(cursor, session, ids))
+        return await self._readers.call("load", lambda cursor: self._lookups.load(cursor, session, ids, stored))
 
     async def step(self, session: bytes, head: bytes, preamble: bytes, policy: bytes) -> StepRow | None:
         """Return the step of this very request."""
@@ -59,17 +61,13 @@ class SqlStore:
             return None
         return await self._readers.call("find_session", lambda cursor: self._lookups.find_session(cursor, links))
 
-    async def thread(self, session: bytes, head: bytes) -> list[MessageRow]:
+    async def thread(self, session: bytes, head: bytes, after: bytes = b"") -> list[MessageRow]:
         """Return the messages up to `head`."""
-        return await self._readers.call("thread", lambda cursor: self._lookups.thread(cursor, session, head))
+        return await self._readers.call("thread", lambda cursor: self._lookups.thread(cursor, session, head, after))
 
-    async def heads(self, session: bytes) -> set[bytes]:
-        """Return the ends of the session's threads."""
-        return await self._readers.call("heads", lambda cursor: self._lookups.heads(cursor, session))
-
-    async def preamble_of(self, session: bytes, head: bytes) -> PreambleRow | None:
-        """Return the preamble last sent with a thread."""
-        return await self._readers.call("preamble_of", lambda cursor: self._lookups.preamble_of(cursor, session, head))
+    async def place(self, session: bytes, parent: bytes | None, head: bytes) -> Place:
+        """Return what is stored where a turn is to be added."""
+        return await self._readers.call("place", lambda cursor: self._places.find(cursor, session, parent, head))
 
     async def factors(self) -> dict[str, FactorRow]:
         """Return the token ratios by model."""

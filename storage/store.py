@@ -16,7 +16,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, PreambleRow, StepRow
+from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, Place, StepRow
 
 Measured = Callable[[str, float], None]
 """Is told of every operation and its seconds, waiting included, on the event loop that asked for it."""
@@ -109,8 +109,12 @@ class Store(Protocol):
     def secret(self) -> bytes:
         """Return the database's 32 random bytes, from which all ids are derived."""
 
-    async def load(self, session: bytes, ids: Sequence[bytes]) -> Loaded:
-        """Return what is stored of a thread, given the ids of its messages in any order."""
+    async def load(self, session: bytes, ids: Sequence[bytes], stored: int = 0) -> Loaded:
+        """Return what is stored of a thread, given the ids of its messages.
+
+        Of the first `stored` it is known that they are: all but a few of them are not looked for, nor given back as
+        known, and only what was made of them meanwhile is told.
+        """
 
     async def step(self, session: bytes, head: bytes, preamble: bytes, policy: bytes) -> StepRow | None:
         """Return the step recorded for this very request, if there is one."""
@@ -118,14 +122,17 @@ class Store(Protocol):
     async def find_session(self, links: Sequence[bytes]) -> tuple[bytes, bytes] | None:
         """Return (link, session) of the first link that is stored, of its newest session; links newest first."""
 
-    async def thread(self, session: bytes, head: bytes) -> list[MessageRow]:
-        """Return the messages from the root to `head`, empty if `head` is not stored in this session."""
+    async def thread(self, session: bytes, head: bytes, after: bytes = b"") -> list[MessageRow]:
+        """Return the messages from the root to `head`, empty if `head` is not stored in this session.
 
-    async def heads(self, session: bytes) -> set[bytes]:
-        """Return the ids that end a thread of the session, empty if it holds no messages."""
+        Where `after` is one of them, only those behind it.
+        """
 
-    async def preamble_of(self, session: bytes, head: bytes) -> PreambleRow | None:
-        """Return the preamble last sent with the thread that ends in `head`."""
+    async def place(self, session: bytes, parent: bytes | None, head: bytes) -> Place:
+        """Return what is stored where a turn that ends in `head` is to be added after `parent`, or as the first.
+
+        A turn that was never answered, or not to the end, does not count as following: it is sent again, or given up.
+        """
 
     async def factors(self) -> dict[str, FactorRow]:
         """Return the stored token ratios by model."""

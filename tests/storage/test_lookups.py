@@ -4,7 +4,7 @@ import pytest
 
 from tests.storage.talk import NOW, Talk
 from transom.storage.lookups import BUCKETS, chunks
-from transom.storage.rows import BaselineRow, Batch, FactorRow, LinkRow, PreambleRow, StepRow, SummaryRow
+from transom.storage.rows import BaselineRow, Batch, FactorRow, LinkRow, Loaded, StepRow, SummaryRow
 from transom.storage.sql_store import SqlStore
 
 
@@ -69,6 +69,28 @@ async def test_baselines_come_deepest_first_with_their_summaries(store: SqlStore
     assert (await store.load(talk.id, talk.ids(texts)[:8])).baselines == [cut, early.baselines[0]]
 
 
+@pytest.mark.parametrize("length", [12, 100])
+@pytest.mark.parametrize("stored", [1, 2, 9, 12])
+async def test_of_what_is_known_to_be_stored_only_what_was_made_of_it_is_told(
+    store: SqlStore, length: int, stored: int
+) -> None:
+    talk, texts = Talk(store), [f"message {place}" for place in range(length)]
+    ids = talk.ids([*texts, "new"])
+    assert await store.load(talk.id, ids, stored) == Loaded(set(), [], {})
+    await store.write(talk.batch(texts))
+    loaded = await store.load(talk.id, ids, stored)
+    assert loaded == Loaded({ids[0], *ids[stored - 1 : -1]}, [], {})
+    early, late = folded(talk, texts, 3), folded(talk, texts, 9)
+    for batch in (late, early):
+        await store.write(batch)
+    other = [*texts[:5], "edited", *texts[6:]]
+    await store.write(talk.batch(other))
+    await store.write(folded(talk, other, 7))
+    loaded = await store.load(talk.id, ids, stored)
+    assert loaded.baselines == [late.baselines[0], early.baselines[0]]
+    assert set(loaded.summaries) == {batch.summaries[0].id for batch in (early, late)}
+
+
 async def test_baselines_of_another_branch_are_not_given(store: SqlStore) -> None:
     talk = Talk(store)
     trunk = [f"message {place}" for place in range(100)]
@@ -84,7 +106,8 @@ async def test_many_baselines_of_one_session_are_all_found(store: SqlStore) -> N
     await store.write(talk.batch(texts))
     rows = [BaselineRow(talk.id, at, n, "cut", b"p", b"r") for n, at in enumerate(talk.ids(texts))]
     await store.write(Batch(baselines=rows))
-    assert (await store.load(talk.id, talk.ids(texts)[:80])).baselines == rows[79::-1]
+    for stored in (0, 79, 80):
+        assert (await store.load(talk.id, talk.ids(texts)[:80], stored)).baselines == rows[79::-1]
 
 
 async def test_the_first_writer_of_a_step_or_baseline_wins(store: SqlStore) -> None:
@@ -135,20 +158,8 @@ async def test_a_thread_is_read_back_from_its_root(store: SqlStore) -> None:
     assert await store.thread(talk.id, talk.ids(branch)[-1]) == talk.messages(branch)
     assert await store.thread(talk.id, talk.ids(trunk)[1]) == talk.messages(trunk)[:2]
     assert await store.thread(talk.id, b"unknown") == []
-    assert await store.heads(talk.id) == {talk.ids(trunk)[-1], talk.ids(branch)[-1]}
-    assert await store.heads(b"unknown") == set()
-
-
-async def test_the_preamble_last_sent_with_a_thread(store: SqlStore) -> None:
-    talk, texts = Talk(store), ["question", "answer"]
-    await store.write(talk.batch(texts))
-    old, new = PreambleRow(b"old", talk.id, b"[1]", 3), PreambleRow(b"new", talk.id, None, 4)
-    await store.write(Batch(preambles=[old, new]))
-    assert await store.preamble_of(talk.id, talk.ids(texts)[1]) is None
-    await store.write(Batch(requests=[talk.request(texts[:1], "r1", preamble=b"old")]))
-    assert await store.preamble_of(talk.id, talk.ids(texts)[1]) == old
-    await store.write(Batch(requests=[talk.request(texts[:1], "r2", preamble=b"new")]))
-    assert await store.preamble_of(talk.id, talk.ids(texts)[0]) == new
+    assert await store.thread(talk.id, talk.ids(branch)[-1], talk.ids(trunk)[1]) == talk.messages(branch)[2:]
+    assert await store.thread(talk.id, talk.ids(branch)[-1], talk.ids(trunk)[2]) == talk.messages(branch)
 
 
 async def test_factors_are_replaced(store: SqlStore) -> None:
@@ -163,7 +174,7 @@ async def test_factors_are_replaced(store: SqlStore) -> None:
 def test_no_hot_look_up_walks_through_a_table(sqlite_store: SqlStore) -> None:
     lookups = sqlite_store._lookups
     by_id = (lookups._known, lookups._baselines, lookups._links)
-    single = (lookups._deepest, lookups._session, lookups._step, lookups._thread, lookups._tree, lookups._preamble)
+    single = (lookups._deepest, lookups._session, lookups._step, lookups._thread)
     statements = [*single, *(look_up.compiled(bucket) for look_up in by_id for bucket in BUCKETS)]
     connection = sqlite_store._database.driver.connect(read_only=True)
     cursor = connection.cursor()

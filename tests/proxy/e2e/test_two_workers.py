@@ -8,8 +8,9 @@ import pytest
 
 from tests.proxy.e2e.conftest import POLICIES
 from tests.proxy.e2e.fake_upstream import FakeUpstream
-from tests.proxy.e2e.served import Proxy, Talk, assistant, config, serving, user
+from tests.proxy.e2e.served import Proxy, Talk, assistant, config, long_text, serving, user
 from tests.proxy.e2e.test_compress import over
+from tests.proxy.e2e.test_deltas import Deltas
 
 
 @pytest.fixture(scope="module")
@@ -65,3 +66,25 @@ def test_afterwards_both_go_on_from_one_summary(workers: list[Proxy], upstream: 
     assert len(upstream.summary_calls()) == 1
     first, second = upstream.to("fill")[1:]
     assert first.body == second.body
+
+
+def test_deltas_may_change_their_worker(workers: list[Proxy], upstream: FakeUpstream) -> None:
+    upstream.number_summaries("fill")
+    talk = Deltas(workers[0], "fill", "delta-wanders")
+    heads = []
+    for turn in range(16):
+        talk.proxy = workers[turn % 2 if turn < 8 else turn // 3 % 2]
+        got = talk.send(user(long_text(f"Turn {turn}", 150)))
+        assert got.status == 200, got.body
+        assert got.tokens["sent"] <= 1200
+        heads.append(talk.head)
+    assert len(talk.texts) == 32
+    for worker in workers:
+        talk.proxy = worker
+        assert talk.send(user("Late."), parent=heads[-2]).error[:2] == (409, "session_conflict")
+        again = talk.send(user(long_text("Turn 15", 150)), parent=heads[-2], x_stainless_retry_count="1")
+        assert (again.status, again.window[0]) == (200, "replayed")
+    workers[0].get(f"/admin/sessions/{workers[0].session_id('delta-wanders').hex()}", method="DELETE")
+    for worker in workers:
+        talk.proxy = worker
+        assert talk.send(user("On."), parent=heads[-1]).error[:2] == (404, "session_not_found")
