@@ -7,7 +7,7 @@ from urllib.parse import urlsplit
 
 from starlette.types import Scope
 
-from transom.proxy.config.settings import Settings, Tenant
+from transom.proxy.config.settings import Model, Settings, Tenant
 from transom.proxy.errors import InvalidApiKey
 
 FORWARDING = frozenset(
@@ -39,6 +39,15 @@ def identify(
     if tenant.upstream_key == "client":
         return tenant, bearer if own is not None or tenant is settings.anonymous else None
     return tenant, None
+
+
+def check_own_key(tenant: Tenant, bearer: str | None, model: Model) -> None:
+    """Refuse to spend the configured key on a client that is to bring its own, and brought none.
+
+    Where no key is configured, the model's server decides. Raises InvalidApiKey.
+    """
+    if bearer is None and tenant.upstream_key == "client" and model.api_key is not None:
+        raise InvalidApiKey("Send your own key for the model's server as `Authorization: Bearer …`.")
 
 
 def _anonymous(

@@ -13,7 +13,7 @@ from transom.policies.tool_limit import NOTE, tool_limit_reached
 from transom.policies.view import Size
 from transom.proxy import errors
 from transom.proxy.answers import Answer, Keepalive
-from transom.proxy.auth import identify
+from transom.proxy.auth import check_own_key, identify
 from transom.proxy.budgets import budget_for, cut_hash, policy_hash
 from transom.proxy.config.schema import Limits
 from transom.proxy.config.settings import Route, Settings
@@ -67,6 +67,7 @@ class Preparation:
             raise _too_many(limit)
         route = tenant.route(call.model)
         log["model"] = route.model.label
+        check_own_key(tenant, bearer, route.model)
         route = overridden_route(route, tenant, headers)
         key = session_key(headers, call, settings.config.session)
         store = tenant.store != "none" and headers.get(STORE) != b"none"

@@ -3,6 +3,7 @@
 import time
 from dataclasses import replace
 
+from transom.proxy.auth import check_own_key
 from transom.proxy.config.settings import Model
 from transom.proxy.errors import ClientError, TransomError
 from transom.proxy.folding import FoldJob
@@ -43,15 +44,16 @@ class SummaryCalls:
 
     async def __call__(self, job: FoldJob, instruction: str, record: str, limit: int) -> SummaryReply:
         """Send one summary request; whatever goes wrong becomes a `failure`, never an exception of the upstream's."""
-        model = self.model_of(job)
+        model, caller = self.model_of(job), job.request.conversation.caller
         request = UpstreamRequest(
             model=model,
             body=_body(model, instruction, record, limit),
             headers=[("content-type", "application/json")],
-            bearer=job.request.conversation.caller.bearer,
+            bearer=caller.bearer,
         )
         started = time.perf_counter()
         try:
+            check_own_key(caller.tenant, caller.bearer, model)
             reply = await self._upstream_of(model).send(request)
             try:
                 status, body = reply.status, await reply.read(MOST_BYTES)

@@ -23,7 +23,7 @@ from transom.middleware.body import BodyTooLarge, ClientGone, content_length, re
 from transom.proxy import errors
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import ERROR_BYTES
-from transom.proxy.auth import identify
+from transom.proxy.auth import check_own_key, identify
 from transom.proxy.chat import CLIENT_GONE, Watch
 from transom.proxy.config.settings import OTHER, Model, Settings, Tenant
 from transom.proxy.endpoints.permission import Endpoint, endpoint
@@ -143,6 +143,7 @@ class _Request:
         assert model is not None
         if model.provider == "litellm":
             raise errors.BadRequest("This model can be used for chat completions only.", param="model")
+        check_own_key(tenant, self._bearer, model)
         self._model = model
         self._label = model.label if name is not None else OTHER
         return model

@@ -6,7 +6,7 @@ import pytest
 
 from tests.proxy.e2e.conftest import Serve
 from tests.proxy.e2e.fake_upstream import FakeUpstream
-from tests.proxy.e2e.served import Proxy, Talk, assistant, user
+from tests.proxy.e2e.served import CHAT, Proxy, Talk, assistant, request, user
 from transom.proxy.config.schema import SESSION_HEADERS
 from transom.storage import identity
 
@@ -90,6 +90,18 @@ def test_two_bearers_with_the_same_id(serve: Serve, upstream: FakeUpstream) -> N
         assert got.status == 200
         assert len(proxy.rows(proxy.session_id("s", "default", bearer)).messages) == 2
     assert [r.headers["authorization"] for r in upstream.received] == ["Bearer mine", "Bearer yours"]
+
+
+@pytest.mark.parametrize("path", [CHAT, "/v1/embeddings", "/v1/completions"])
+def test_the_configured_key_is_not_spent_on_who_is_to_bring_one(
+    serve: Serve, upstream: FakeUpstream, path: str
+) -> None:
+    proxy = serve()
+    proxy.reconfigure(tenants={"default": {"policy": "plain", "upstream_key": "client"}})
+    got = request(proxy.port, path, HELLO | {"input": "x", "prompt": "x"})
+    assert got.error == (401, "invalid_api_key", None)
+    assert "own key" in got.json["error"]["message"]
+    assert not upstream.received
 
 
 # ---------------------------------------------------------------------- without a key
