@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -52,8 +51,7 @@ class _Form(msgspec.Struct):
     audio: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """A message for a reader: the texts in order, other parts as markers, reasoning left out."""
 
     role: str
