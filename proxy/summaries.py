@@ -225,7 +225,7 @@ class Summariser:
         state.summaries[row.id] = row
         view = job.placed(summary).baseline()
         request = job.request
-        items = sum(request.history.messages[p].items for p in job.span)
+        items = sum([request.history.messages[p].items for p in job.span])
         trimmer = "compress" if view.carrier is None else "summarize"
         tenant = request.conversation.caller.tenant.name
         self._metrics.items_removed(tenant, request.route.policy_name, trimmer, items)
