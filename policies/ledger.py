@@ -18,6 +18,7 @@ and the next call needs its number. So the values of what was folded are listed 
 
 import json
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
 from itertools import islice
@@ -170,14 +171,21 @@ def _seen(text: str, known: dict[str, str]) -> list[tuple[str, str]]:
     return [("", w) for w in codes if not known.get(w)][::-1]
 
 
-def _unlike(words: Iterable[str]) -> Iterator[str]:
+def _unlike(words: Iterator[str]) -> Iterator[str]:
     """Leave out what follows the first `MOST_ALIKE` words of one form: a long listing of one kind of thing."""
-    met: dict[str, int] = {}
+    first = list(islice(words, MOST_ALIKE))
+    yield from first
+    met: Counter[str] = Counter()
     for word in words:
-        form = _LETTERS.sub("a", _DIGITS.sub("0", word))
-        met[form] = met.get(form, 0) + 1
+        met = met or Counter(map(_form, first))
+        form = _form(word)
+        met[form] += 1
         if met[form] <= MOST_ALIKE:
             yield word
+
+
+def _form(word: str) -> str:
+    return _LETTERS.sub("a", _DIGITS.sub("0", word))
 
 
 def _used(call: Call) -> Iterator[tuple[str, str]]:

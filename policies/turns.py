@@ -89,7 +89,7 @@ class Outline:
             self._start("assistant", position)
 
     def _start(self, kind: Kind, position: int) -> Group:
-        group = Group(kind, self.current_turn, [position])
+        group = Group(kind, len(self.turn_starts), [position])
         self.owner.append(len(self.groups))
         self.groups.append(group)
         return group

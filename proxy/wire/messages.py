@@ -90,7 +90,7 @@ async def read_messages_off_loop(slices: Sequence[bytes], counter: Counter, star
 def fragments(payload: bytes) -> Opened:
     """Open a message that `read_messages` accepted, for a summary or a search."""
     form = _form(payload)
-    texts = list(readable(form.content))
+    texts = [form.content] if isinstance(form.content, str) else list(readable(form.content))
     if isinstance(form.refusal, str) and form.refusal:
         texts.append(form.refusal)
     if isinstance(form.audio, dict):
