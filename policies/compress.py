@@ -124,8 +124,9 @@ def stays(request: TrimRequest, guard: Protection, upto: int) -> list[int]:
 def foldable(view: View, kept: list[int], upto: int) -> list[int]:
     """Return the positions a fold takes: all before `upto` that the present summary does not stand for already."""
     already = view.summary.upto if view.summary else 0
+    left = sorted({p for p in (*view.positions(already), *view.owed) if p < already})
     keep = set(kept)
-    return [p for p in range(upto) if p not in keep and (p >= already or view.keeps(p) or p in view.owed)]
+    return [p for p in (*left, *range(already, upto)) if p < upto and p not in keep]
 
 
 def _worthwhile(request: TrimRequest, guard: Protection, limits: Limits, span: list[int], kept: list[int]) -> bool:

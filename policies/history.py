@@ -2,6 +2,7 @@
 
 from array import array
 from collections.abc import Iterable, Sequence
+from itertools import accumulate
 
 from transom.policies.items import Message
 from transom.policies.turns import Outline
@@ -40,15 +41,13 @@ class History:
 
     def extend(self, messages: Iterable[Message]) -> None:
         """Append messages: O(1) each."""
-        tokens, items = self._tokens[-1], self._items[-1]
-        for message in messages:
-            tokens += message.tokens
-            items += message.items
-            self.has_media = self.has_media or message.media
-            self.messages.append(message)
+        added = list(messages)
+        self.messages += added
+        self._tokens.extend(accumulate([m.tokens for m in added], initial=self._tokens.pop()))
+        self._items.extend(accumulate([m.items for m in added], initial=self._items.pop()))
+        self.has_media = self.has_media or any(m.media for m in added)
+        for message in added:
             self.outline.append(message)
-            self._tokens.append(tokens)
-            self._items.append(items)
 
     def with_preamble(self, preamble: Sequence[Message]) -> "History":
         """Return the same thread under another preamble; the messages are shared, so extend only the newest one."""

@@ -1,10 +1,13 @@
-"""The vocabulary of a conversation as values: messages and calls; it knows no wire format, no storage and no policy."""
+"""The vocabulary of a conversation as values: messages and calls; it knows no wire format, no storage and no policy.
 
-from dataclasses import dataclass
+They are made by the thousand and kept for long, so they are msgspec's structs: quick to make, and since none can be
+part of a cycle the garbage collector leaves them alone.
+"""
+
+from msgspec import Struct
 
 
-@dataclass(frozen=True, slots=True)
-class Call:
+class Call(Struct, frozen=True, gc=False):
     """One tool call of an assistant message.
 
     `id` is the provider's call id (legacy `function_call`: `"function:" + name`); `arguments` is the text as sent,
@@ -16,8 +19,7 @@ class Call:
     arguments: str
 
 
-@dataclass(frozen=True, slots=True)
-class Message:
+class Message(Struct, frozen=True, gc=False):
     """One element of a conversation.
 
     `payload` is the wire's own form, forwarded as it is and opaque here; `digest` its 16-byte identity; `tokens` its

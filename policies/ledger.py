@@ -20,6 +20,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import partial
 from itertools import islice
 
 from transom.policies.items import Call
@@ -36,6 +37,9 @@ DEEPEST = 8  # levels of arguments that are looked at
 SEPARATOR_TOKENS = 2
 
 _WORD = re.compile(r"https?://[^\s\"'<>()\[\]{}]+|[\w@./:#+\\-]+")
+_WORD_BACKWARDS = re.compile(r"[\w@./:#+\\-]*")
+_MARK = re.compile(r"[\d@/\\]")  # each telling word holds one of these
+_ASCII_MARKS = bytes(chr(code).isdigit() or chr(code) in "@/\\" for code in range(256))  # 1 for a mark, else 0
 _BEFORE, _BEHIND = ":-#+", ".,:;-#+"  # what stands at the edges of a word without being part of it
 _TELLING = re.compile(r"[\d@]|^[/\\]|[/\\].*[/\\.]|\..*[/\\]")  # a digit, an address, or a path: `and/or` is none
 _LETTER = re.compile(r"[^\W\d_]")
@@ -59,12 +63,44 @@ def is_number(text: str) -> bool:
 
 def identifiers(text: str) -> Iterator[str]:
     """Yield the distinct identifiers of a text in the order they appear, long numbers and dates after all others."""
-    # Most of a text is plain words, which are none: left out before anything is looked at closely.
-    rest = " ".join([word for word in text.split() if not word.isalpha()])
-    words = dict.fromkeys(w.lstrip(_BEFORE).rstrip(_BEHIND) for w in _WORD.findall(rest) if not w.isalpha())
-    fitting = [w for w in words if SHORTEST <= len(w) <= LONGEST and _TELLING.search(w)]
-    yield from (w for w in fitting if is_code(w))
-    yield from (w for w in fitting if is_number(w))
+    found = list(_telling(text))
+    yield from filter(is_code, found)
+    yield from filter(is_number, found)
+
+
+def _telling(text: str) -> Iterator[str]:
+    """Yield the distinct words of fitting length that may be identifiers, without what stands at their edges."""
+    met = set()
+    for found in _marked(text):
+        word = found.lstrip(_BEFORE).rstrip(_BEHIND)
+        if SHORTEST <= len(word) <= LONGEST and word not in met and _TELLING.search(word):
+            met.add(word)
+            yield word
+
+
+def _marked(text: str) -> Iterator[str]:
+    """Yield the words that hold a mark: few of a text, so that all others are stepped over without a look."""
+    next_mark = _marks(text)
+    end = 0
+    while (place := next_mark(end)) >= 0:
+        before = _WORD_BACKWARDS.match(text[end:place][::-1])
+        word = _WORD.match(text, place - len(before[0])) if before else None
+        if word is None:
+            return  # never so: a mark is part of a word
+        end = word.end()
+        yield word[0]
+
+
+def _marks(text: str) -> Callable[[int], int]:
+    """Return what finds the first mark from a place on, or -1; in ASCII, as most texts are, at the speed of memory."""
+    if text.isascii():
+        return partial(text.encode().translate(_ASCII_MARKS).find, 1)
+
+    def find(start: int) -> int:
+        found = _MARK.search(text, start)
+        return found.start() if found else -1
+
+    return find
 
 
 def merged(
@@ -131,18 +167,25 @@ def _is_identifier(text: str) -> bool:
 
 def _seen(text: str, known: dict[str, str]) -> list[tuple[str, str]]:
     """Return the codes of a text that no call has used, backwards: what a text names first counts as newest."""
-    codes = islice(_unlike(w for w in identifiers(text[:SEARCHED]) if is_code(w)), MOST_OF_A_TEXT)
+    codes = islice(_unlike(filter(is_code, _telling(text[:SEARCHED]))), MOST_OF_A_TEXT)
     return [("", w) for w in codes if not known.get(w)][::-1]
 
 
-def _unlike(words: Iterable[str]) -> Iterator[str]:
+def _unlike(words: Iterator[str]) -> Iterator[str]:
     """Leave out what follows the first `MOST_ALIKE` words of one form: a long listing of one kind of thing."""
+    first = list(islice(words, MOST_ALIKE))
+    yield from first
     met: Counter[str] = Counter()
     for word in words:
-        form = _LETTERS.sub("a", _DIGITS.sub("0", word))
+        met = met or Counter(map(_form, first))
+        form = _form(word)
         met[form] += 1
         if met[form] <= MOST_ALIKE:
             yield word
+
+
+def _form(word: str) -> str:
+    return _LETTERS.sub("a", _DIGITS.sub("0", word))
 
 
 def _used(call: Call) -> Iterator[tuple[str, str]]:

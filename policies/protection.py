@@ -5,6 +5,7 @@ pinned by `keep_first_turns`, the last user message, every open group, the group
 and developer messages unless `mid_system: ordinary`.
 """
 
+from collections.abc import Iterator
 from dataclasses import replace
 
 from transom.policies.history import History
@@ -71,13 +72,19 @@ class Protection:
     def positions(self, end: int | None = None) -> list[int]:
         """Return the positions of protected messages before `end`, ascending."""
         limit = len(self._history) if end is None else end
-        found: list[int] = []
-        for group in self._outline.groups:
-            if group.members[0] >= limit:
-                break
-            if self.covers(group):
-                found.extend(p for p in group.members if p < limit)
-        return sorted(found)
+        return sorted({p for group in self._protected() for p in group.members if p < limit})
+
+    def _protected(self) -> Iterator[Group]:
+        """Yield the groups that `covers` tells of, found without a look at all the others; some come twice."""
+        outline = self._outline
+        if self._last is not None:
+            yield outline.groups[self._last]  # a group that is open is the last message's
+        if outline.last_user is not None:
+            yield outline.groups[outline.owner[outline.last_user]]
+        if self._keep_system:
+            yield from outline.systems()
+        for position in self.pinned():
+            yield outline.groups[outline.owner[position]]
 
     def floor(self, view: View) -> Size:
         """Measure the smallest view a cut could reach: the preamble, the summary and what is protected."""

@@ -5,7 +5,8 @@ the instruction stands before and after them, and everything in between is decla
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+
+from msgspec import Struct
 
 from transom.policies.constraints import HEADING
 
@@ -35,8 +36,7 @@ REMINDER = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class Spoken:
+class Spoken(Struct, frozen=True):
     """One message as the summariser sees it: who, the texts (media as markers), the calls, whose call it answers."""
 
     role: str
@@ -54,19 +54,22 @@ def elided(text: str, most: int = ELIDE_OVER) -> str:
     return f"{text[:half]}\n[… {len(text) - 2 * half:,} characters left out …]\n{text[-half:]}"
 
 
-def transcript(messages: Iterable[Spoken], most: int = ELIDE_OVER) -> str:
-    """Write messages as a transcript, a blank line between them; `most` characters of a tool result are shown."""
-    return "\n\n".join(_line(m, most) for m in messages)
-
-
-def _line(message: Spoken, most: int) -> str:
-    text = "\n".join(t for t in message.texts if t)
+def line(message: Spoken, most: int = ELIDE_OVER) -> str:
+    """Write one message, each of its calls on a line of its own; `most` characters of a tool result are shown."""
+    text = "\n".join(filter(None, message.texts))
     if message.answers is not None:
         return f"Tool result ({message.name or message.answers}): {elided(text, most)}"
     speaker = message.role.capitalize() + (f" ({message.name})" if message.name else "")
-    lines = [f"{speaker}: {text}"] if text or not message.calls else []
+    if not message.calls:
+        return f"{speaker}: {text}"
+    lines = [f"{speaker}: {text}"] if text else []
     lines += [f"{speaker} calls {name}({arguments})" for name, arguments in message.calls]
     return "\n".join(lines)
+
+
+def transcript(lines: Iterable[str]) -> str:
+    """Put written messages together, a blank line between them."""
+    return "\n\n".join(lines)
 
 
 def summary_request(previous: str | None, new: str, *, nonce: str, limit: int) -> tuple[str, str]:

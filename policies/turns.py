@@ -63,6 +63,7 @@ class Outline:
     _unanswered: dict[int, None] = field(default_factory=dict)
     _orphans: dict[int, None] = field(default_factory=dict)
     _scattered: dict[int, None] = field(default_factory=dict)  # groups whose messages do not all stand side by side
+    _systems: dict[int, None] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.owner)
@@ -81,11 +82,14 @@ class Outline:
             self._append_result(position, message.answers)
         elif message.calls:
             self._append_calls(position, message)
+        elif message.is_system:
+            self._systems[len(self.groups)] = None
+            self._start("system", position)
         else:
-            self._start("system" if message.is_system else "assistant", position)
+            self._start("assistant", position)
 
     def _start(self, kind: Kind, position: int) -> Group:
-        group = Group(kind, self.current_turn, [position])
+        group = Group(kind, len(self.turn_starts), [position])
         self.owner.append(len(self.groups))
         self.groups.append(group)
         return group
@@ -142,6 +146,11 @@ class Outline:
     def scattered(self) -> Iterator[Group]:
         """Yield the groups that have other messages among their own."""
         for index in self._scattered:
+            yield self.groups[index]
+
+    def systems(self) -> Iterator[Group]:
+        """Yield the later system and developer messages, oldest first."""
+        for index in self._systems:
             yield self.groups[index]
 
     def iterations(self, turn: int) -> list[Group]:

@@ -155,7 +155,7 @@ class View:
     def folded(self, summary: Summary, kept: Iterable[int], broken: Collection[int]) -> "View":
         """Return this view with all before `summary.upto` replaced by the summary, but the `kept` positions."""
         start = max(self.start, summary.upto)
-        head = {*(p for p in kept if p < start), *(p for p in self._before(start) if p >= summary.upto)} - set(broken)
+        head = {*(p for p in kept if p < start), *(p for p in self.head if p >= summary.upto)} - set(broken)
         omitted = frozenset(p for p in {*self.omitted, *broken} if p >= start)
         stay = {p: s for p, s in self.substitutes.items() if p >= start or p in head}
         return View(start, tuple(sorted(head)), summary, omitted, MappingProxyType(stay))

@@ -31,7 +31,7 @@ class FoldJob:
         """Tokens of what the summary stands for: the span and the summary before."""
         messages = self.request.history.messages
         previous = self.view.summary
-        return sum(messages[p].tokens for p in self.span) + (previous.tokens if previous else 0)
+        return sum([messages[p].tokens for p in self.span]) + (previous.tokens if previous else 0)
 
 
 class Summaries(Protocol):
@@ -161,4 +161,4 @@ class Background(Folding):
 
     def _worth(self, span: Sequence[int]) -> bool:
         messages = self._request.history.messages
-        return sum(messages[p].tokens for p in span) >= self._request.route.policy.min_span_tokens
+        return sum([messages[p].tokens for p in span]) >= self._request.route.policy.min_span_tokens

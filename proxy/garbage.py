@@ -7,6 +7,7 @@ at that moment, such as an error with its traceback, wait for a look at everythi
 when the process has come to need noticeably more memory, which may be theirs.
 """
 
+import ctypes
 import gc
 import resource
 from collections.abc import Callable
@@ -22,6 +23,13 @@ def _peak() -> int:
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
 
 
+def _trim() -> None:
+    """Give free memory back, where the C library knows how to: glibc keeps what stands between other things."""
+    trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
+    if trim is not None:
+        trim(0)
+
+
 class Garbage:
     """Replaces the interpreter's rhythm. `now` is any clock in seconds, `memory` in any unit."""
 
@@ -30,9 +38,10 @@ class Garbage:
         self._memory, self._had = memory, 0
 
     def begin(self, now: float) -> None:
-        """Take over; what the start has made stays for good."""
+        """Take over; what the start has made stays for good, and what it has freed goes back to the system."""
         gc.disable()
         self._everything(now)
+        _trim()
 
     def tick(self, now: float, *, quiet: bool) -> None:
         """Look at what is young, or at everything if it is time; call it several times a second."""

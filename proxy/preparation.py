@@ -63,7 +63,7 @@ class Preparation:
         self.requests.begin(tenant, scope["state"])
         call = await parse_call_off_loop(body)
         limit = settings.config.limits.messages
-        if len(call.slices) > limit:
+        if call.exceeds(limit):
             raise _too_many(limit)
         route = tenant.route(call.model)
         log["model"] = route.model.label

@@ -7,16 +7,16 @@ call outlives an impatient request, and what it brings serves the next one.
 import asyncio
 import secrets
 import time
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable
 from contextlib import suppress
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from operator import attrgetter
 from typing import Protocol
 
 import structlog
 
 from transom.policies import constraints, ledger, render
-from transom.policies.items import Call, Message
+from transom.policies.items import Message
 from transom.policies.view import View
 from transom.proxy import recipes
 from transom.proxy.config.settings import Model
@@ -24,6 +24,7 @@ from transom.proxy.folding import FoldJob, as_summary
 from transom.proxy.logs import describe
 from transom.proxy.metrics import Metrics, SummaryOutcome
 from transom.proxy.passes import Pass
+from transom.proxy.records import Recording
 from transom.proxy.threads import Breaker
 from transom.storage.rows import BaselineRow, SummaryRow
 from transom.storage.store import StorageError
@@ -46,15 +47,6 @@ class SummaryReply:
     finish: str | None = None
     failure: str | None = None
     cost: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class _Record:
-    """A span of a thread: what the summariser reads of it, what the user said, all calls and texts in order."""
-
-    chunks: list[str]
-    said: list[str]
-    folded: list[Call | str]
 
 
 class CallModel(Protocol):
@@ -101,7 +93,7 @@ class Summariser:
 
     def __init__(self, tools: Tools, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
-        self._spoken, self._count = tools.spoken, tools.count
+        self._count, self._recording = tools.count, Recording(tools.spoken, tools.count)
         self._lease, self._release, self._stored = tools.lease, tools.release, tools.stored
         self._affords, self._window = tools.affords, tools.window
         self._metrics, self._clock = metrics, clock
@@ -233,7 +225,7 @@ class Summariser:
         state.summaries[row.id] = row
         view = job.placed(summary).baseline()
         request = job.request
-        items = sum(request.history.messages[p].items for p in job.span)
+        items = sum([request.history.messages[p].items for p in job.span])
         trimmer = "compress" if view.carrier is None else "summarize"
         tenant = request.conversation.caller.tenant.name
         self._metrics.items_removed(tenant, request.route.policy_name, trimmer, items)
@@ -258,7 +250,8 @@ class Summariser:
         request, previous = job.request, job.view.summary
         messages = [request.history.messages[p] for p in job.span]
         body = _written_body(previous.text) if previous else None
-        record = await asyncio.to_thread(self._record, job, model, messages, body)
+        room = self._room(job, model, body)
+        record = await asyncio.to_thread(self._recording.record, messages, job.size.result, room)
         quotes: list[str] = []
         for chunk in record.chunks:
             body, found = constraints.split_constraints(await self._one_call(job, body, chunk))
@@ -313,31 +306,6 @@ class Summariser:
         lines = reply.text.rstrip().split("\n")
         return "\n".join(lines[:-1]) if len(lines) > 1 else reply.text
 
-    def _record(self, job: FoldJob, model: Model, messages: Sequence[Message], previous: str | None) -> "_Record":
-        """Render the span in as few parts as fit the summariser's window."""
-        names = {call.id: call.name for m in messages for call in m.calls}
-        spoken = [
-            replace(s, name=names.get(s.answers, s.name) if s.answers else s.name) for s in map(self._spoken, messages)
-        ]
-        said = [text for s in spoken if s.role == "user" for text in s.texts]
-        folded: list[Call | str] = []
-        for message, one in zip(messages, spoken, strict=True):
-            folded += [*message.calls, *one.texts]
-        room = self._room(job, model, previous)
-        if room is None:
-            return _Record([render.transcript(spoken, job.size.result)], said, folded)
-        chunks: list[list[str]] = [[]]
-        left = room
-        for each in spoken:
-            text = self._shortened(render.transcript([each], job.size.result), room)
-            need = self._count(text) + 2
-            if need > left and chunks[-1]:
-                chunks.append([])
-                left = room
-            chunks[-1].append(text)
-            left -= need
-        return _Record(["\n\n".join(chunk) for chunk in chunks], said, folded)
-
     def _room(self, job: FoldJob, model: Model, previous: str | None) -> int | None:
         window = self._window(model)
         if window is None:
@@ -345,14 +313,6 @@ class Summariser:
         answer = job.size.text + (REASONING_TOKENS if model.reasons else 0)
         carried = max(self._count(previous or ""), job.size.text)
         return max(SMALLEST_CHUNK, window - answer - carried - PROMPT_TOKENS)
-
-    def _shortened(self, text: str, room: int) -> str:
-        """Elide the middle of one message that alone is larger than a chunk."""
-        most = len(text)
-        while (tokens := self._count(text)) > room and most > 64:
-            most = max(64, int(most * room / tokens * 0.9))
-            text = render.elided(text, most)
-        return text
 
     def _outcome(self, job: FoldJob, outcome: SummaryOutcome) -> None:
         request = job.request

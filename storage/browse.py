@@ -8,17 +8,19 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from sqlalchemy import Select, Table, event, func, or_, select
+from sqlalchemy import URL, Engine, Select, Table, create_engine, event, func, or_, select
 from sqlalchemy.exc import DBAPIError
-from sqlalchemy.ext.asyncio import create_async_engine
 from sqlalchemy.pool import NullPool
 
 from transom.storage import schema
 from transom.storage.database import Database
 from transom.storage.driver import Fault, storage_error
 from transom.storage.store import SessionFilter, SessionPage
+
+if TYPE_CHECKING:
+    from sqlalchemy.ext.asyncio import AsyncEngine
 
 EXPORT_ROWS = 200
 PATIENCE_S = 10.0
@@ -33,14 +35,21 @@ class Browser:
     def __init__(self, database: Database, *, timeout_s: float) -> None:
         self._driver = database.driver
         self._timeout_s = timeout_s
-        # NullPool: a connection whose task was cancelled is closed and never serves again
-        self._engine = create_async_engine(database.url, poolclass=NullPool, hide_parameters=True)
-        if database.url.get_backend_name() == "sqlite":
-            event.listen(self._engine.sync_engine, "connect", _read_only)
+        self._url = database.url
+        self._engine: AsyncEngine | None = None
+        self._plain = _plain_engine(database.url)
+
+    async def _opened(self) -> "AsyncEngine":
+        """Return the engine, made when somebody asks: most processes never need it, and it takes 4 MB and 0.1 s."""
+        if self._engine is None:
+            engine = await asyncio.to_thread(_asynchronous_engine, self._url)
+            self._engine = self._engine or engine
+        return self._engine
 
     async def close(self) -> None:
         """Let go of the engine."""
-        await self._engine.dispose()
+        if self._engine is not None:
+            await self._engine.dispose()
 
     async def sessions(self, wanted: SessionFilter, limit: int, after: str | None) -> SessionPage:
         """List sessions, newest first."""
@@ -146,9 +155,15 @@ class Browser:
 
     async def stats(self) -> dict[str, int]:
         """Return the number of rows per table and the size in bytes."""
+        async with self._failing("stats"):
+            return await asyncio.to_thread(self._counted)
+
+    def _counted(self) -> dict[str, int]:
+        """Count on a plain connection: this is done all the time, unlike all else here."""
         tables = [table for table in schema.metadata.sorted_tables if table is not schema.meta]
-        counts = await self._all("stats", *(select(func.count().label("rows")).select_from(table) for table in tables))
-        return {table.name: rows[0]["rows"] for table, rows in zip(tables, counts, strict=True)}
+        with self._plain.connect() as connection:
+            counts = [connection.execute(select(func.count()).select_from(table)) for table in tables]
+            return {table.name: int(count.scalar_one()) for table, count in zip(tables, counts, strict=True)}
 
     async def _pages(self, table: Table, number: int) -> AsyncIterator[dict[str, Any]]:
         """Yield a session's rows in order, each page in a query of its own."""
@@ -165,7 +180,8 @@ class Browser:
 
     async def _all(self, operation: str, *queries: Select[Any]) -> list[list[dict[str, Any]]]:
         """Execute queries on one connection and return all rows of each."""
-        async with self._failing(operation), self._engine.connect() as connection:
+        engine = await self._opened()
+        async with self._failing(operation), engine.connect() as connection:
             results = [await connection.execute(query) for query in queries]
             return [[dict(row) for row in result.mappings()] for result in results]
 
@@ -181,6 +197,27 @@ class Browser:
             raise storage_error(operation, self._driver.fault(error.orig or error, None)) from None
         except (OSError, UnicodeError, OverflowError) as error:
             raise storage_error(operation, self._driver.fault(error, None)) from None
+
+
+def _asynchronous_engine(url: URL) -> "AsyncEngine":
+    from sqlalchemy.ext.asyncio import create_async_engine  # noqa: PLC0415
+
+    # NullPool: a connection whose task was cancelled is closed and never serves again
+    engine = create_async_engine(url, poolclass=NullPool, hide_parameters=True)
+    _never_write(engine.sync_engine)
+    return engine
+
+
+def _plain_engine(url: URL) -> Engine:
+    plain = url.set(drivername="sqlite") if url.get_backend_name() == "sqlite" else url
+    engine = create_engine(plain, poolclass=NullPool, hide_parameters=True)
+    _never_write(engine)
+    return engine
+
+
+def _never_write(engine: Engine) -> None:
+    if engine.dialect.name == "sqlite":
+        event.listen(engine, "connect", _read_only)
 
 
 def _read_only(connection: Any, _record: Any) -> None:

@@ -19,6 +19,7 @@ from sqlalchemy.pool import NullPool
 
 from transom.storage.driver import Driver, Fault, compile_statement, storage_error
 from transom.storage.identity import SECRET_BYTES
+from transom.storage.left_out import left_out
 from transom.storage.schema import meta, metadata
 from transom.storage.sqlite_driver import SqliteDriver
 from transom.storage.store import CannotOpen, LockedByProcess, NotADatabase, SchemaTooNew, StorageError
@@ -214,8 +215,8 @@ def _meta(driver: Driver, cursor: Any) -> dict[str, str]:
 
 def _migrate(driver: Driver) -> None:
     """Run what migrations are missing, in one transaction and under a lock."""
-    from transom.storage.migrations.run import upgrade  # noqa: PLC0415 - Alembic takes a quarter of a second to import
-
+    with left_out("pygments"):  # Mako can paint errors with it, in 5 MB
+        from transom.storage.migrations.run import upgrade  # noqa: PLC0415 - Alembic takes a quarter of a second
     with _transaction(driver) as connection:
         if driver.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})

@@ -1,15 +1,20 @@
-"""What is handed to storage and comes back from it, one frozen value per table; knows no SQL and runs nothing."""
+"""What is handed to storage and comes back from it, one frozen value per table; knows no SQL and runs nothing.
+
+Rows are made by the thousand, so they are msgspec's structs; none can be part of a cycle.
+"""
 
 import json
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
 LABEL_LIMIT = 200
 """Characters kept of a completion id: it comes from outside and is indexed."""
 
 
-@dataclass(frozen=True, slots=True)
-class SessionRow:
+class SessionRow(Struct, frozen=True, gc=False):
     """A session when it is opened or used again; `at` is now in seconds. Writing it again only moves `used_at` on."""
 
     id: bytes
@@ -20,16 +25,14 @@ class SessionRow:
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class UseRow:
+class UseRow(Struct, frozen=True, gc=False):
     """A later sign of life of a session. Unlike a SessionRow it never brings an erased session back."""
 
     session: bytes
     at: float
 
 
-@dataclass(frozen=True, slots=True)
-class PreambleRow:
+class PreambleRow(Struct, frozen=True, gc=False):
     """The leading system messages of a request, stored once per content; payload None where no text may be kept."""
 
     id: bytes
@@ -38,8 +41,7 @@ class PreambleRow:
     tokens: int
 
 
-@dataclass(frozen=True, slots=True)
-class MessageRow:
+class MessageRow(Struct, frozen=True, gc=False):
     """A message after the preamble; parent None for the first. Payload None where no text may be kept.
 
     The parent must be stored already or stand earlier in the same batch.
@@ -54,8 +56,7 @@ class MessageRow:
     role: str
 
 
-@dataclass(frozen=True, slots=True)
-class RequestRow:
+class RequestRow(Struct, frozen=True, gc=False):
     """What became of a request. Written again (same id, session and head) it replaces what it said before.
 
     `head` is the last message sent by the client (b"" if it sent a preamble only), `step` the effective policy's
@@ -92,11 +93,10 @@ class RequestRow:
     def __post_init__(self) -> None:
         """Shorten a completion id that no index would take."""
         if self.completion_id is not None and len(self.completion_id) > LABEL_LIMIT:
-            object.__setattr__(self, "completion_id", self.completion_id[:LABEL_LIMIT])
+            force_setattr(self, "completion_id", self.completion_id[:LABEL_LIMIT])
 
 
-@dataclass(frozen=True, slots=True)
-class StepRow:
+class StepRow(Struct, frozen=True, gc=False):
     """The record of one pass: which view `policy` (a fingerprint) made of `head` under `preamble` (b"" for none).
 
     The recipe is JSON.
@@ -114,8 +114,7 @@ class StepRow:
         return self.recipe.decode()
 
 
-@dataclass(frozen=True, slots=True)
-class BaselineRow:
+class BaselineRow(Struct, frozen=True, gc=False):
     """Where later passes start: message `at`, the `position`-th of its thread, is the last one replaced.
 
     `kind` is "summary" or "cut"; `policy` a fingerprint, b"" for what holds under every policy; the recipe is JSON.
@@ -135,8 +134,7 @@ class BaselineRow:
         return self.recipe.decode()
 
 
-@dataclass(frozen=True, slots=True)
-class SummaryRow:
+class SummaryRow(Struct, frozen=True, gc=False):
     """A summary of a thread's messages up to `upto`, the `position`-th, with what it was made by.
 
     `previous` is the summary that it took in; `constraints` the user's own words, verified by the maker; `ledger` what
@@ -171,8 +169,7 @@ class SummaryRow:
         return _json(self.ledger)
 
 
-@dataclass(frozen=True, slots=True)
-class LinkRow:
+class LinkRow(Struct, frozen=True, gc=False):
     """A keyless session's mark at one of its assistant messages, by which its next request is known."""
 
     link: bytes
@@ -180,8 +177,7 @@ class LinkRow:
     message: bytes
 
 
-@dataclass(frozen=True, slots=True)
-class FactorRow:
+class FactorRow(Struct, frozen=True, gc=False):
     """The latest ratios of a model's own token count to ours, oldest first."""
 
     model: str
@@ -194,8 +190,7 @@ class FactorRow:
         return _json(self.ratios)
 
 
-@dataclass(frozen=True, slots=True)
-class AuditRow:
+class AuditRow(Struct, frozen=True, gc=False):
     """Who read or erased what; `session` None where it was not one session."""
 
     who: str

@@ -1,7 +1,9 @@
 """Second chances for labels that a database refuses: half an emoji anywhere, NUL on PostgreSQL; content is bytes."""
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from typing import Any
+
+from msgspec.structs import replace
 
 from transom.storage.rows import Batch, SummaryRow
 
@@ -15,9 +17,9 @@ def _row(row: Any) -> Any:
     """Return a row with clean labels."""
     kept = ("text", "constraints", "ledger") if isinstance(row, SummaryRow) else ()
     labels = {
-        column.name: label(getattr(row, column.name))
-        for column in fields(row)
-        if column.name not in kept and isinstance(getattr(row, column.name), str)
+        name: label(getattr(row, name))
+        for name in row.__struct_fields__
+        if name not in kept and isinstance(getattr(row, name), str)
     }
     return replace(row, **labels)
 

@@ -12,6 +12,7 @@ import typer
 
 import transom
 from transom.proxy.config.places import ConfigError
+from transom.storage.left_out import left_out
 
 app = typer.Typer(
     name="transom",
@@ -64,7 +65,8 @@ def serve_command(
     ] = None,
 ) -> None:
     """Run the proxy."""
-    from transom.proxy.cli.serve import Request, run_server  # noqa: PLC0415
+    with left_out("pygments", "rich"):  # structlog can paint errors with them, in 5 MB
+        from transom.proxy.cli.serve import Request, run_server  # noqa: PLC0415
 
     raise typer.Exit(run_server(Request(config_path, host, port, workers, upstream, preset)))
 

@@ -3,6 +3,7 @@
 import asyncio
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from functools import lru_cache
 from typing import Any
@@ -21,8 +22,9 @@ MESSAGE_DEPTH = MAX_DEPTH - 2
 REMEMBERED_BYTES = 131_072
 # What a hostile body can make slow is done where the event loop can go on meanwhile.
 OFF_LOOP_BYTES = 1_048_576
-DENSE_BYTES = 65_536  # from here on a body may hold enough members or escapes to take as long as a large one
-DENSE_MARKS = 50_000  # quotes and backslashes; text of 1 MB has fewer
+DENSE_BYTES = 65_536  # from here on a body may hold enough members to take as long as a large one
+DENSE_COMMAS = 10_000  # text of 512 kB has fewer
+SHORTEST_MESSAGE = len(b'{"role":""},')
 
 _EMPTY_ARRAY = re.compile(rb"\[[ \t\r\n]*\]$")
 _TOOL_FIELDS = ("tools", "functions", "response_format")
@@ -60,8 +62,15 @@ class ChatCall:
         Returns:
             The raw messages. Elements taken from `known` are its own objects, so `is` tells them.
         """
-        self._slices = elements(self.fields["messages"], known)
+        if self._slices is None:
+            self._slices = elements(self.fields["messages"], known)
+        elif self._slices[: len(known)] == known:
+            self._slices[: len(known)] = known
         return self._slices
+
+    def exceeds(self, most: int) -> bool:
+        """Tell whether there are more messages than so many; they are split for it only if their bytes allow it."""
+        return len(self.fields["messages"]) > most * SHORTEST_MESSAGE and len(self.slices) > most
 
     @property
     def user(self) -> str | None:
@@ -90,7 +99,10 @@ def parse_call(body: bytes) -> ChatCall:
     Raises:
         BadRequest: not a JSON object in UTF-8, nested too deep, no `model`, or no `messages`.
     """
-    body, pairs = split_body(body)
+    return _call(*split_body(body))
+
+
+def _call(body: bytes, pairs: list[tuple[str, bytes]]) -> ChatCall:
     fields = dict(pairs)
     for name, value in fields.items():
         if name != "messages":
@@ -119,15 +131,22 @@ def parse_call(body: bytes) -> ChatCall:
 
 
 async def parse_call_off_loop(body: bytes) -> ChatCall:
-    """Do as `parse_call`, in a thread when the body is larger than 1 MB, or dense."""
-    return await asyncio.to_thread(parse_call, body) if takes_long(body) else parse_call(body)
+    """Do as `parse_call`, in a thread when the body is larger than 1 MB, dense, or to be mended."""
+    if not takes_long(body):
+        with suppress(msgspec.DecodeError, RecursionError):
+            return _call(body, members(body))
+    return await asyncio.to_thread(_parse_and_split, body)
+
+
+def _parse_and_split(body: bytes) -> ChatCall:
+    call = parse_call(body)
+    call.resume([])
+    return call
 
 
 def takes_long(body: bytes) -> bool:
-    """Tell whether a body is to be read in a thread: it is large, or has very many members or escapes."""
-    if len(body) <= DENSE_BYTES:
-        return False
-    return len(body) > OFF_LOOP_BYTES or body.count(b'"') + body.count(b"\\") > DENSE_MARKS
+    """Tell whether a body is to be read in a thread: it is large, or may have very many members."""
+    return len(body) > OFF_LOOP_BYTES or (len(body) > DENSE_BYTES and body.count(b",") > DENSE_COMMAS)
 
 
 def count_overhead(call: ChatCall, counter: Counter) -> int:

@@ -3,7 +3,6 @@
 import asyncio
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from hashlib import blake2b
 from typing import Any
 
@@ -52,8 +51,7 @@ class _Form(msgspec.Struct):
     audio: Any = None
 
 
-@dataclass(frozen=True, slots=True)
-class Opened:
+class Opened(msgspec.Struct, frozen=True):
     """A message for a reader: the texts in order, other parts as markers, reasoning left out."""
 
     role: str
@@ -92,7 +90,7 @@ async def read_messages_off_loop(slices: Sequence[bytes], counter: Counter, star
 def fragments(payload: bytes) -> Opened:
     """Open a message that `read_messages` accepted, for a summary or a search."""
     form = _form(payload)
-    texts = list(readable(form.content))
+    texts = [form.content] if isinstance(form.content, str) else list(readable(form.content))
     if isinstance(form.refusal, str) and form.refusal:
         texts.append(form.refusal)
     if isinstance(form.audio, dict):

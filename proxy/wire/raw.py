@@ -31,6 +31,9 @@ _STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"', re.DOTALL)
 _SLOPE = re.compile(rb"(\[+)\]*")
 _FOLD = bytes.maketrans(b"{}", b"[]")
 _NOT_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+# Up to this size strings are left out by one search, during which no other thread has its turn.
+AT_ONCE = 262_144
+
 _COMMA = re.compile(rb"[ \t\r\n]*,[ \t\r\n]*")
 _OPENING = re.compile(rb"\[[ \t\r\n]*")
 _CLOSING = re.compile(rb"[ \t\r\n]*\]$")
@@ -124,6 +127,18 @@ def is_deeper(raw: bytes, levels: int) -> bool:
     """Tell whether valid JSON nests deeper than so many arrays and objects."""
     if len(raw) <= 2 * levels or raw.count(b"[") + raw.count(b"{") <= levels:
         return False
+    if len(raw) <= AT_ONCE:
+        return _slopes_deeper(raw, levels)
+    if not raw.startswith((b"[", b"{")):
+        return False
+    try:
+        parts = [value for _, value in members(raw)] if raw.startswith(b"{") else elements(raw)
+    except msgspec.DecodeError:  # half a surrogate, or a name that is not UTF-8: whoever reads it will tell
+        return _slopes_deeper(raw, levels)
+    return levels == 0 or any(is_deeper(part, levels - 1) for part in parts)
+
+
+def _slopes_deeper(raw: bytes, levels: int) -> bool:
     brackets = _STRING.sub(b"", raw).translate(_FOLD, _NOT_BRACKETS)
     level = 0
     for slope in _SLOPE.finditer(brackets):

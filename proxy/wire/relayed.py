@@ -15,6 +15,7 @@ __all__ = ["RelayedCall", "parse_relayed", "parse_relayed_off_loop"]
 
 FIELD = "model"
 JSON = "application/json"
+MANY_ESCAPES = 50_000  # half surrogates among them are mended one at a time
 
 
 @dataclass(slots=True)
@@ -72,8 +73,8 @@ def parse_relayed(body: bytes, content_type: str, *, any_type: bool) -> RelayedC
 
 
 async def parse_relayed_off_loop(body: bytes, content_type: str, *, any_type: bool) -> RelayedCall:
-    """Do as `parse_relayed`, in a thread when the body is larger than 1 MB, or dense."""
-    if takes_long(body):
+    """Do as `parse_relayed`, in a thread when the body is larger than 1 MB, dense, or may have much to be mended."""
+    if takes_long(body) or body.count(b"\\") > MANY_ESCAPES:
         return await asyncio.to_thread(parse_relayed, body, content_type, any_type=any_type)
     return parse_relayed(body, content_type, any_type=any_type)
 

@@ -1,7 +1,6 @@
-from dataclasses import replace
-
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from tests.policies.builders import assistant, call, calls, result, spoken, system, thread, user, words
 from tests.policies.histories import Move, moves, torn

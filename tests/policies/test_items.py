@@ -1,5 +1,3 @@
-from dataclasses import FrozenInstanceError
-
 import pytest
 
 from transom.policies.items import Call, Message
@@ -25,7 +23,7 @@ def test_a_message_calls_and_answers_nothing_unless_said() -> None:
 
 
 def test_values_do_not_change() -> None:
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         message("user").tokens = 5  # type: ignore[misc]
-    with pytest.raises(FrozenInstanceError):
+    with pytest.raises(AttributeError):
         Call("a", "b", "{}").arguments = ""  # type: ignore[misc]

@@ -1,3 +1,6 @@
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
 from tests.policies.builders import (
     assistant,
     call,
@@ -9,9 +12,12 @@ from tests.policies.builders import (
     thread,
     user,
 )
+from tests.policies.histories import Move, moves, torn
 from transom.policies.items import Message
 from transom.policies.protection import Protection, settled
 from transom.policies.view import Size, Substitute, Summary, View
+
+PROFILE = settings.get_profile("policies")
 
 
 def protected(*messages: Message, **keys: object) -> list[int]:
@@ -66,6 +72,19 @@ def test_positions_before_an_end() -> None:
     assert guard.positions(4) == [1, 2, 3]
     assert guard.positions(2) == [1]
     assert guard.positions(0) == []
+
+
+@PROFILE
+@given(moves(20), st.sets(st.integers(0, 30), max_size=4), st.integers(0, 3), st.sampled_from(["keep", "ordinary"]))
+def test_positions_are_those_of_all_groups_that_must_stay(
+    script: list[Move], missing: set[int], pinned: int, mid_system: str
+) -> None:
+    history = thread(*torn(script, missing))
+    guard = Protection(history, policy(keep_first_turns=pinned, mid_system=mid_system))
+    covered = sorted(p for group in history.outline.groups if guard.covers(group) for p in group.members)
+    assert guard.positions() == covered
+    end = len(history) // 2
+    assert guard.positions(end) == [p for p in covered if p < end]
 
 
 def test_a_cut_drops_what_is_broken_but_not_what_is_protected() -> None:

@@ -6,6 +6,7 @@ from transom.policies.render import (
     LABEL,
     Spoken,
     elided,
+    line,
     summary_body,
     summary_request,
     summary_text,
@@ -14,7 +15,7 @@ from transom.policies.render import (
 
 
 @pytest.mark.parametrize(
-    ("message", "line"),
+    ("message", "text"),
     [
         (Spoken("user", ["hello"]), "User: hello"),
         (Spoken("user", ["hello", "", "[image]"], name="Ann"), "User (Ann): hello\n[image]"),
@@ -30,24 +31,24 @@ from transom.policies.render import (
         (Spoken("tool", [], answers="c1"), "Tool result (c1): "),
     ],
 )
-def test_each_message_is_a_paragraph(message: Spoken, line: str) -> None:
-    assert transcript([message]) == line
+def test_each_message_is_a_paragraph(message: Spoken, text: str) -> None:
+    assert line(message) == text
 
 
 def test_a_transcript_has_a_blank_line_between_messages() -> None:
-    assert transcript([Spoken("user", ["a"]), Spoken("assistant", ["b"])]) == "User: a\n\nAssistant: b"
+    assert transcript(map(line, [Spoken("user", ["a"]), Spoken("assistant", ["b"])])) == "User: a\n\nAssistant: b"
     assert transcript([]) == ""
 
 
 def test_long_results_are_elided_in_the_middle() -> None:
     text = "a" * 1_500 + "b" * 1_500
-    line = transcript([Spoken("tool", [text], answers="c1")])
-    assert "a" * 1_000 + "\n[… 1,000 characters left out …]\n" + "b" * 1_000 in line
-    assert len(line) < 2_100
+    shown = line(Spoken("tool", [text], answers="c1"))
+    assert "a" * 1_000 + "\n[… 1,000 characters left out …]\n" + "b" * 1_000 in shown
+    assert len(shown) < 2_100
 
 
 def test_nothing_else_is() -> None:
-    assert transcript([Spoken("user", ["a" * 5_000])]) == "User: " + "a" * 5_000
+    assert line(Spoken("user", ["a" * 5_000])) == "User: " + "a" * 5_000
 
 
 def test_a_text_as_long_as_allowed_stays() -> None:

@@ -21,7 +21,7 @@ from tests.policies.builders import (
 from transom.policies.items import Message
 from transom.policies.limits import Limits
 from transom.policies.options import Policy
-from transom.policies.render import INSTRUCTION, LABEL, Spoken, summary_request, summary_text, transcript
+from transom.policies.render import INSTRUCTION, LABEL, Spoken, line, summary_request, summary_text, transcript
 from transom.policies.tool_limit import tool_limit_reached
 from transom.policies.view import Summary, View
 
@@ -96,7 +96,7 @@ def test_step_1_split_parts_old_items_from_the_last_user_exchanges() -> None:
 
 def test_step_2_render_makes_readable_text_of_old_items() -> None:
     said = [Spoken(m.role, [text_of(m)] if not m.calls else [], [(c.name, c.arguments) for c in m.calls]) for m in PLAN]
-    text = transcript(said)
+    text = transcript(map(line, said))
     assert "User: Plan for Dubai" in text
     assert 'Assistant calls get_weather({"city": "Dubai"})' in text
     assert "Dubai is 22 °C, wear a jacket, go hiking!" in text

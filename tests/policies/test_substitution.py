@@ -1,4 +1,4 @@
-from dataclasses import replace
+from msgspec.structs import replace
 
 from tests.policies.builders import assistant, calls, result, user, words
 from transom.policies.items import Message

@@ -88,3 +88,11 @@ def test_what_became_a_cycle_later_is_found_when_memory_grows() -> None:
         assert kept
     finally:
         garbage.end()
+
+
+def test_a_c_library_that_cannot_give_memory_back_keeps_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("transom.proxy.garbage.ctypes.CDLL", lambda _name: object())
+    garbage = Garbage()
+    garbage.begin(0.0)
+    garbage.end()
+    gc.freeze()

@@ -1,4 +1,3 @@
-import asyncio
 import json
 from typing import Any
 
@@ -320,23 +319,24 @@ def test_a_thread_that_goes_on_is_split_from_where_it_was() -> None:
     assert third.slices[3] == b'{"role": "tool"}'
 
 
+@pytest.mark.parametrize("known", [[], [b'{"role": "user"}'], [b'{"role": "tool"}']])
+def test_what_is_split_already_is_not_split_again(known: list[bytes]) -> None:
+    call = parse_call(body(messages=[{"role": "user"}, {"role": "assistant"}]))
+    slices = call.slices
+    assert call.resume(known) is slices
+    assert slices == [b'{"role": "user"}', b'{"role": "assistant"}']
+    assert (slices[:1] == known) is any(one is other for one, other in zip(slices, known, strict=False))
+
+
+@pytest.mark.parametrize(("most", "exceeds"), [(1, True), (2, True), (3, False), (100_000, False)])
+def test_it_tells_whether_there_are_too_many_messages(most: int, exceeds: bool) -> None:
+    assert parse_call(body(messages=[{"role": "u"}] * 3)).exceeds(most) is exceeds
+
+
 @pytest.mark.parametrize("padding", [0, 2_000_000])
 async def test_a_body_of_any_size_is_parsed_alike_off_the_loop(padding: int) -> None:
     raw = body(user="u", padding=" " * padding)
-    assert await parse_call_off_loop(raw) == parse_call(raw)
+    call = await parse_call_off_loop(raw)
+    assert (call.fields, call.slices) == (parse_call(raw).fields, parse_call(raw).slices)
     with pytest.raises(BadRequest):
         await parse_call_off_loop(raw + b"x")
-
-
-def test_a_large_body_is_parsed_in_a_thread(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked = []
-
-    async def note(function: Any, *args: Any) -> Any:
-        asked.append(function)
-        return function(*args)
-
-    monkeypatch.setattr(asyncio, "to_thread", note)
-    asyncio.run(parse_call_off_loop(body()))
-    assert asked == []
-    asyncio.run(parse_call_off_loop(body(padding=" " * 2_000_000)))
-    assert asked == [parse_call]

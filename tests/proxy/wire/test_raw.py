@@ -3,7 +3,7 @@ from typing import Any
 
 import msgspec
 import pytest
-from hypothesis import given
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from transom.proxy.wire.raw import assemble, elements, is_deeper, is_utf8, members, mend_surrogates
@@ -95,8 +95,30 @@ def test_depth_is_exact_at_the_limit(unit: bytes) -> None:
     assert is_deeper(unit.replace(b"%s", raw), 100)
 
 
+@pytest.fixture
+def in_parts(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let everything count as long: it is taken apart, level by level."""
+    monkeypatch.setattr("transom.proxy.wire.raw.AT_ONCE", 0)
+
+
+@pytest.mark.usefixtures("in_parts")
+@settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(VALUES, st.integers(0, 6))
+def test_depth_is_the_same_in_parts(value: Any, levels: int) -> None:
+    assert is_deeper(json.dumps(value).encode(), levels) == (depth(value) > levels)
+
+
+@pytest.mark.usefixtures("in_parts")
+@pytest.mark.parametrize("odd", [b'"\\ud83d"', b'{"\xff":1}'])
+def test_what_cannot_be_taken_apart_is_measured_whole(odd: bytes) -> None:
+    raw = b'{"a":[[1],%b]}' % odd
+    assert is_deeper(raw, 2)
+    assert not is_deeper(raw, 3)
+
+
 def test_brackets_in_strings_are_no_depth() -> None:
     assert not is_deeper(json.dumps({"a": "[" * 10_000 + '"\\' + "{" * 500}).encode(), 1)
+    assert not is_deeper(json.dumps({"a": "[" * 300_000 + '"\\' + "{" * 500}).encode(), 1)
 
 
 # Every way in which halves, pairs, other escapes and escaped backslashes can follow each other.
