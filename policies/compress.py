@@ -13,7 +13,6 @@ of them is read anew at full price. The next trimmer cuts meanwhile, and the fol
 
 from bisect import bisect_left
 from collections.abc import Iterator
-from dataclasses import replace
 
 from transom.policies.history import History
 from transom.policies.limits import Limits
@@ -138,7 +137,7 @@ def _worthwhile(request: TrimRequest, guard: Protection, limits: Limits, span: l
     beside = sum(history.messages[p].tokens for p in {*kept, *pinned})
     if history.preamble_tokens + beside + summary > LARGEST_FIXED_SHARE * limits.tokens:
         return False
-    if guard.floor(replace(request.view, summary=None)).tokens + summary > limits.tokens:
+    if guard.bare(request.view).tokens + summary > limits.tokens:
         return False
     moved = sum(history.messages[p].tokens for p in pinned)
     if moved <= SMALL_SHARE * limits.tokens or not _may_wait(request.policy):

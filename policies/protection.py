@@ -3,12 +3,16 @@
 Protected are the preamble and the summary (they are not groups, so no trimmer can touch them), the user messages
 pinned by `keep_first_turns`, the last user message, every open group, the group of the last message, and later system
 and developer messages unless `mid_system: ordinary`.
+
+The summary alone is of our own making, and a request must not fail for what we add to it: where a limit is out of reach
+for the summary's sake only, it stays away from that one view (`Protection.base`).
 """
 
 from collections.abc import Iterator
 from dataclasses import replace
 
 from transom.policies.history import History
+from transom.policies.limits import Limits
 from transom.policies.options import Policy
 from transom.policies.turns import Group
 from transom.policies.view import Size, View
@@ -88,15 +92,41 @@ class Protection:
 
     def floor(self, view: View) -> Size:
         """Measure the smallest view a cut could reach: the preamble, the summary and what is protected."""
-        history, summary = self._history, view.summary_message
-        tokens = history.preamble_tokens + (summary.tokens if summary else 0)
-        items = history.preamble_items + (1 if summary else 0)
+        return self.bare(view) + view.summary_size
+
+    def bare(self, view: View) -> Size:
+        """Measure the same without the summary."""
+        history = self._history
+        tokens, items = history.preamble_tokens, history.preamble_items
         for position in self.positions():
             if view.keeps(position):
                 substitute = view.substitutes.get(position)
                 tokens += substitute.tokens if substitute else history.messages[position].tokens
                 items += history.messages[position].items
         return Size(tokens, items)
+
+    def base(self, view: View, limits: Limits) -> View:
+        """Return what a cut starts from: the view, less its summary where that alone puts a limit out of reach."""
+        if view.summary_message is None:
+            return view
+        least = self.bare(view) + self._questions(view)
+        within_reach = limits.reachable(least) == limits.reachable(least + view.summary_size)
+        return view if within_reach else view.without_summary()
+
+    def answered(self, view: View) -> set[int]:
+        """Return the turns that keep their user messages, for an answer stays: a window opens on none alone."""
+        groups = self._outline.groups
+        return {g.turn for g in groups if g.is_iteration and (self.covers(g) or view.carrier in g.members)}
+
+    def _questions(self, view: View) -> Size:
+        """Measure the unprotected user messages that answered turns keep."""
+        answered, size = self.answered(view), Size(0, 0)
+        for group in self._outline.groups:
+            position = group.members[0]
+            if group.kind == "user" and group.turn in answered and not self.covers(group) and view.keeps(position):
+                message = self._history.messages[position]
+                size += Size(message.tokens, message.items)
+        return size
 
 
 def settled(history: History, guard: Protection, view: View) -> View:

@@ -3,7 +3,8 @@
 1. Nothing is removed while the token limit holds, nor for the sake of one that protected messages alone exceed.
 2. Once a cut is made, what the client broke goes first.
 3. Then iterations go oldest first, one at a time, until the limit itself holds: there is no low-water mark. Where each
-   cut falls is for `transom.policies.iterations` to say; the last one takes all but what is protected.
+   cut falls is for `transom.policies.iterations` to say; the last one takes all but what is protected. A summary that
+   alone keeps the limit from being held stays away as well.
 4. The result is a view of its own each time, never the beginning of later ones.
 """
 
@@ -22,12 +23,14 @@ class TokenBudget:
         """Cut at the first iteration that leaves few enough tokens."""
         history, view = request.history, request.view
         guard = Protection(history, request.policy)
-        most = Limits(request.limits.tokens).reachable(guard.floor(view)).tokens
+        limit = Limits(request.limits.tokens)
+        base = guard.base(view, limit)
+        most = limit.reachable(guard.floor(base)).tokens
         if most is None or request.size.tokens <= most:
             return unchanged(request)
         broken = guard.broken()
-        removed = _oldest(history, view, guard, view.without((), broken).size(history).tokens - most)
-        shorter = view.without(removed, broken)
+        removed = _oldest(history, base, guard, base.without((), broken).size(history).tokens - most)
+        shorter = base.without(removed, broken)
         return TrimResult(shorter, trimmed=shorter != view, persist=False)
 
 

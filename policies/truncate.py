@@ -8,6 +8,7 @@
    `keep_recent_iterations`.
 5. Then these as well, but only until the limit itself holds.
 6. If only protected groups remain, stop.
+7. A summary that alone keeps a limit from being held stays away from this view; the next starts with it again.
 """
 
 from collections.abc import Iterator
@@ -25,21 +26,22 @@ class Truncate:
     async def trim(self, request: TrimRequest) -> TrimResult:
         """Cut to the low-water mark if a reachable limit is exceeded."""
         guard = Protection(request.history, request.policy)
-        size = request.size
-        limits = request.limits.reachable(guard.floor(request.view))
-        if limits.hold(size):
+        base = guard.base(request.view, request.limits)
+        size = base.size(request.history)
+        limits = request.limits.reachable(guard.floor(base))
+        if limits.hold(request.size):
             return unchanged(request)
         goal = limits.low_water(size, request.policy.trim_to)
         broken = guard.broken()
         removed: set[int] = set()
-        size = _less(request.history, request.view, size, broken)
+        size = _less(request.history, base, size, broken)
         for bundle, eager in _victims(request, guard, broken):
             if (goal if eager else limits).hold(size):
                 break
             removed.update(bundle)
-            size = _less(request.history, request.view, size, bundle)
-        view = request.view.without(removed, broken)
-        return TrimResult(view, trimmed=view != request.view, persist=bool(removed))
+            size = _less(request.history, base, size, bundle)
+        view = base.without(removed, broken)
+        return TrimResult(view, trimmed=view != request.view, persist=bool(removed) and base is request.view)
 
 
 def _less(history: History, view: View, size: Size, gone: "list[int] | frozenset[int]") -> Size:
@@ -56,8 +58,7 @@ def _less(history: History, view: View, size: Size, gone: "list[int] | frozenset
 def _victims(request: TrimRequest, guard: Protection, broken: frozenset[int]) -> Iterator[tuple[list[int], bool]]:
     """Yield what may go, in the order it goes, and whether it goes for the low-water mark or only for the limit."""
     view, outline = request.view, request.history.outline
-    # An answer that stays keeps its question: a window never opens on one whose question is gone.
-    answered = {g.turn for g in outline.groups if g.is_iteration and (guard.covers(g) or view.carrier in g.members)}
+    answered = guard.answered(view)
     free = [
         g
         for g in outline.groups

@@ -82,6 +82,11 @@ class View:
         """How many leading messages of a thread the view depends on: it holds for every thread that shares them."""
         return max(self.start, 1 + max(self.substitutes, default=-1), 1 + max(self.omitted, default=-1))
 
+    @property
+    def summary_size(self) -> Size:
+        """What the summary adds to the view, where it is a message of its own."""
+        return Size(0, 0) if self.summary_message is None else Size(self.summary_message.tokens, 1)
+
     def baseline(self) -> "View":
         """Return what of this view later requests start from: not what was broken, or recalled, in this one alone."""
         return replace(self, omitted=frozenset(), recalled=None)
@@ -115,13 +120,10 @@ class View:
             items -= history.messages[position].items
         for position, substitute in self.substitutes.items():
             tokens += substitute.tokens - history.messages[position].tokens
-        if self.summary_message is not None:
-            tokens += self.summary_message.tokens
-            items += 1
         if self.recalled is not None:
             tokens += self.recalled.tokens
             items += 1
-        return Size(tokens, items)
+        return Size(tokens, items) + self.summary_size
 
     def without(self, removed: Iterable[int], broken: Collection[int]) -> "View":
         """Return this view less the messages at the `removed` and `broken` positions.
@@ -147,6 +149,10 @@ class View:
             summary=summary,
             owed=self.owed | {p for p in cut if p < upto},
         )
+
+    def without_summary(self) -> "View":
+        """Return this view without its summary message; a summary that a kept message carries stays."""
+        return self if self.summary_message is None else replace(self, summary=None, owed=frozenset())
 
     def substituted(self, texts: Mapping[int, Substitute]) -> "View":
         """Return this view with new texts in place of some kept messages' contents."""

@@ -8,7 +8,7 @@ from transom.policies.options import Policy
 from transom.policies.view import Size
 from transom.proxy.config.settings import Route
 
-POLICY_VERSION = b"2"  # part of every step's key: change it when the same policy starts to send other bytes
+POLICY_VERSION = b"3"  # part of every step's key: change it when the same policy starts to send other bytes
 TIMING_ONLY = {  # keys that cannot change the bytes sent
     "summary_wait", "summary_timeout", "compact_at", "min_span_tokens", "percent", "enforce", "preset", "on_tool_limit",
 }  # fmt: skip
@@ -48,17 +48,18 @@ class Budget:
         object.__setattr__(self, "limits", self._limits(found, self.note + self.spare))
         object.__setattr__(self, "most_sent", self._limits(found, self.note))
 
-    def reachable(self, floor: Size) -> Limits:
+    def reachable(self, floor: Size, bare: Size) -> Limits:
         """The limits worth cutting for: those that what is never removed does not exceed by itself.
 
-        What is set aside for recall is given up before a limit is: it brings something back only where there is room.
+        `floor` is the size of that, and `bare` the same without a summary, which stays away before a limit is given up.
+        What is set aside for recall is given up before both: it brings something back only where there is room.
         """
-        needed = floor + self.note
+        needed = bare + self.note
         tokens = [t for t in self.tokens if t >= needed.tokens]
         with_spare = self._limits(tokens, self.note + self.spare)
         if with_spare.hold(floor):
             return with_spare
-        return self._limits(tokens, self.note).reachable(floor)
+        return self._limits(tokens, self.note).reachable(bare)
 
     def _limits(self, tokens: list[int], aside: Size) -> Limits:
         return Limits(

@@ -169,7 +169,8 @@ class Windowing:
         """Run the trimmers in order, each on what the one before left, until every limit holds."""
         policy = request.route.policy
         guard = Protection(request.history, policy)
-        limits = request.budget.reachable(guard.floor(decision.view))
+        bare = guard.bare(decision.view)
+        limits = request.budget.reachable(bare + decision.view.summary_size, bare)
         persist = True
         for name, trimmer in self._trimmers(policy.trimmers):
             if name == "recall" or (limits.hold(decision.sent) and name not in ALWAYS):
@@ -253,12 +254,14 @@ class Windowing:
         smaller = replace(decision, labels=[x for x in decision.labels if x not in ("fits", "replayed")], removed={})
         smaller.baselines = []
         # What is protected may be too much by itself: all else goes then, before anything is clipped.
-        limits = Limits(max(target, Protection(request.history, policy).floor(decision.view).tokens))
-        request_ = self._trim_request(request, decision.view, limits, policy, Rehearsal(request))
+        guard = Protection(request.history, policy)
+        most = target if guard.bare(decision.view).tokens <= target else guard.floor(decision.view).tokens
+        request_ = self._trim_request(request, decision.view, Limits(most), policy, Rehearsal(request))
         result = await Truncate().trim(request_)
         if result.trimmed:
             _apply(request, smaller, "truncate", result.view)
-            _keep_cut(request, smaller)
+            if result.persist:
+                _keep_cut(request, smaller)
         if smaller.sent.tokens > target:
             # Nobody asked for clipping: what the user said last goes up as it is, or the upstream's refusal comes back.
             last_user = request.history.outline.last_user

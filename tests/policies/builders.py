@@ -209,7 +209,7 @@ def decide(history: History, start: View, limits: Limits, policy: Policy, writer
     A view made after a summary failed is for this request only.
     """
     view, steps, persist = start, list[Step](), True
-    within = limits.reachable(Protection(history, policy).floor(view))
+    within = limits.reachable(Protection(history, policy).bare(view))
     trimmers: tuple[tuple[str, Trimmer], ...] = (("compress", Compress()), ("truncate", Truncate()))
     for name, trimmer in trimmers:
         if within.hold(view.size(history)):

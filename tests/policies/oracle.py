@@ -4,7 +4,7 @@ It reads a thread in its own, slow way and knows of the product only the values 
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tests.policies.builders import Decided, Step, Writer
 from transom.policies.history import History
@@ -210,8 +210,8 @@ def check_limits(case: Case, decided: Decided) -> None:
     """Check that each limit holds that what is protected does not exceed by itself."""
     kept = set(decided.view.positions(len(case.history.messages)))
     excused: set[int] = set()
-    for view in (decided.start, decided.view):
-        reading = case.reading
+    for given in (decided.start, decided.view):
+        view, reading = replace(given, summary=None), case.reading
         protected = (reading.protected | reading.questions) & set(view.positions(len(case.history.messages)))
         excused |= {which for which, *_ in exceeded(case, view, protected)}
     left = [one for one in exceeded(case, decided.view, kept) if one[0] not in excused]
@@ -220,16 +220,17 @@ def check_limits(case: Case, decided: Decided) -> None:
 
 def check_truncated(case: Case, step: Step) -> None:
     """Check a cut: oldest first, a turn with its question, as far as the low-water mark and no further."""
-    length = len(case.history.messages)
+    length, base = len(case.history.messages), cut_from(case, step.before)
     before, after = (set(view.positions(length)) for view in (step.before, step.result.view))
     reading = case.reading
     must(after <= before, "a cut brings nothing back", sorted(after - before))
-    floor = exceeded(case, step.before, reading.protected & before)
-    unreachable = {which for which, *_ in floor}
-    over = [one for one in exceeded(case, step.before, before) if one[0] not in unreachable]
-    if not over:
+    must(step.result.view.summary == base.summary, "a summary stays while there is room for it", step)
+    must(base == step.before or not step.result.persist, "the next view starts with the summary again", step)
+    unreachable = {which for which, *_ in exceeded(case, base, reading.protected & before)}
+    if all(which in unreachable for which, *_ in exceeded(case, step.before, before)):
         must(after == before, "nothing is cut while the limits hold, or for one that none can reach", sorted(after))
         return
+    over = [one for one in exceeded(case, base, before) if one[0] not in unreachable]
     bundles = list(_bundles(reading, before, case.policy))
     gone = before - after - reading.dropped
     taken = 0
@@ -241,7 +242,7 @@ def check_truncated(case: Case, step: Step) -> None:
     aims = {which: int(limit * case.policy.trim_to) for which, _, limit in over}
 
     def held(kept: set[int], eager: bool) -> bool:
-        measured = sizes(case, step.before, kept)
+        measured = sizes(case, base, kept)
         return all(measured[which] <= (aims.get(which, limit) if eager else limit) for which, limit in reachable)
 
     if taken < len(bundles):
@@ -249,6 +250,14 @@ def check_truncated(case: Case, step: Step) -> None:
     if taken:
         last, eager = bundles[taken - 1]
         must(not held(after | last, eager), "a cut goes no further than it must", sorted(after), bundles)
+
+
+def cut_from(case: Case, view: View) -> View:
+    """Return a view, less its summary if that alone keeps what must stay from being within a limit."""
+    reading, bare = case.reading, replace(view, summary=None)
+    floor = (reading.protected | reading.questions) & set(view.positions(len(case.history.messages)))
+    out, out_bare = ({which for which, *_ in exceeded(case, v, floor)} for v in (view, bare))
+    return view if out == out_bare else replace(bare, owed=frozenset())
 
 
 def _limits(case: Case) -> Iterator[tuple[int, int]]:
@@ -302,8 +311,8 @@ def check_compressed(case: Case, step: Step, writer: Writer) -> None:
     must(all(p >= summary.upto for p in newest), "a fold ends before the newest iterations", summary.upto, newest)
     replaced = sum(case.history.messages[p].tokens for p in asked.span)
     replaced += asked.previous.tokens if asked.previous else 0
-    limits = reachable(case, step.before)
-    over = limits[0] is not None and step.before.size(case.history).tokens > limits[0]
+    limits, bare = reachable(case, step.before), reachable(case, replace(step.before, summary=None))
+    over = bare[0] is not None and step.before.size(case.history).tokens > bare[0]
     most = replaced - 1 if over else writer.allowance
     must(summary.tokens <= most, "a summary is smaller than what it replaces", summary.tokens, replaced)
     if limits[0] is not None:

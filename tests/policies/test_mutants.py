@@ -114,6 +114,14 @@ def cut_for_a_limit_out_of_reach(patch: Patch) -> None:
     patch(Limits, "reachable", lambda self, floor: self)
 
 
+def summary_kept_at_all_costs(patch: Patch) -> None:
+    patch(Protection, "base", lambda self, view, limits: view)
+
+
+def summary_left_out_of_each_cut(patch: Patch) -> None:
+    patch(Protection, "base", lambda self, view, limits: view.without_summary())
+
+
 def items_ignored(patch: Patch) -> None:
     patch(Limits, "hold", lambda self, size: self.tokens is None or size.tokens <= self.tokens)
 
@@ -220,6 +228,8 @@ def nothing_remembered(patch: Patch) -> None:
         (turns_rest_left_behind, GOES_ON),
         (turn_0_cut_in_parts, GOES_ON),
         (cut_for_a_limit_out_of_reach, GOES_ON),
+        (summary_kept_at_all_costs, GOES_ON),
+        (summary_left_out_of_each_cut, GOES_ON),
         (items_ignored, GOES_ON),
         (preamble_not_counted, GOES_ON),
         (batch_split, GOES_ON),

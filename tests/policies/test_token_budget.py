@@ -21,7 +21,7 @@ from transom.policies.limits import Limits
 from transom.policies.options import Policy
 from transom.policies.token_budget import TokenBudget
 from transom.policies.trimmer import TrimResult
-from transom.policies.view import Substitute, View
+from transom.policies.view import Substitute, Summary, View
 
 PROFILE = settings.get_profile("policies")
 
@@ -41,6 +41,13 @@ def test_rule_1_nothing_is_removed_without_a_token_limit() -> None:
 
 def test_rule_1_nor_for_a_limit_that_protected_messages_exceed() -> None:
     assert not budgeted(thread(*exchanges(5), user("long", 200)), 100).trimmed
+
+
+def test_rule_3_a_summary_that_alone_keeps_the_limit_from_being_held_stays_away() -> None:
+    history, view = thread(*exchanges(4, tokens=10), user("long", 80)), View(4, (), Summary(b"s", "so far", 30, 4))
+    assert budgeted(history, 110, view).view == View(8, (), view.summary)
+    assert budgeted(history, 109, view).view == View(6)
+    assert budgeted(history, 79, view).view == view
 
 
 def test_rule_2_what_is_broken_goes_first_and_may_be_enough() -> None:

@@ -173,11 +173,37 @@ def test_rule_6_if_only_protected_groups_remain_it_stops() -> None:
     assert done.view.size(history).tokens == 80
 
 
-def test_the_summary_is_counted_and_never_removed() -> None:
+def test_the_summary_is_counted_and_stays_while_there_is_room_for_it() -> None:
     history = thread(*exchanges(5, tokens=10))
     view = View(4, (), Summary(b"s", "so far", 30, 4))
     done = truncated(history, view, limits=Limits(tokens=60), policy=EXACT)
     assert done.view == View(8, (), view.summary)
+
+
+def test_rule_7_a_summary_that_alone_keeps_a_limit_from_being_held_stays_away_once() -> None:
+    history, view = thread(*exchanges(4, tokens=10), user("long", 80)), View(4, (), Summary(b"s", "so far", 30, 4))
+    done = truncated(history, view, limits=Limits(tokens=100), policy=EXACT)
+    assert done.view == View(6)
+    assert (done.trimmed, done.persist) == (True, False)
+
+
+def test_rule_7_it_may_be_all_that_has_to_go() -> None:
+    history, view = thread(*exchanges(2, tokens=10), user("long", 80)), View(4, (), Summary(b"s", "so far", 30, 4))
+    assert truncated(history, view, limits=Limits(tokens=100)).view == View(4)
+    assert truncated(history, view, limits=Limits(items=1)).view == View(4)
+
+
+def test_rule_7_a_question_that_stays_with_its_answer_is_counted() -> None:
+    history = thread(*exchanges(2, tokens=10), user("a", 40), user("b", 10), call("x", 40))
+    view = View(4, (), Summary(b"s", "so far", 30, 4))
+    assert truncated(history, view, limits=Limits(tokens=90), policy=EXACT).view == View(4)
+    assert truncated(history, view, limits=Limits(tokens=89), policy=EXACT).view == view
+
+
+def test_rule_7_it_stays_where_the_limit_is_out_of_reach_without_it_as_well() -> None:
+    history, view = thread(*exchanges(4, tokens=10), user("long", 80)), View(4, (), Summary(b"s", "so far", 30, 4))
+    done = truncated(history, view, limits=Limits(tokens=79), policy=EXACT)
+    assert (done.view, done.trimmed) == (view, False)
 
 
 def test_a_cut_goes_on_from_the_view_before() -> None:
@@ -199,6 +225,16 @@ def test_the_view_before_is_left_as_it_was() -> None:
     truncated(history, view, limits=Limits(tokens=30))
     assert view == View(start=2)
     assert history.messages == before
+
+
+def test_rule_7_the_next_view_starts_with_it_again() -> None:
+    session, limits = Session(), Limits(tokens=100)
+    messages = [*exchanges(3, tokens=10), user("long", 80)]
+    view = View(4, (), Summary(b"s", "so far", 30, 4))
+    session.remember(thread(*messages), view)
+    cut = session.request(thread(*messages), limits, policy())
+    assert (cut.start, cut.view, cut.persist) == (view, View(4), False)
+    assert session.starting_view(thread(*messages, assistant("b"), user("c")), policy()) == view
 
 
 def test_a_carried_summary_is_never_removed() -> None:

@@ -61,7 +61,7 @@ def test_no_answers_room_leaves_messages_none(output_limit: int | None) -> None:
 def test_tools_larger_than_the_window_leave_no_room_but_no_debt() -> None:
     budget = held(window=4096, overhead=9000)
     assert budget.shown == 0
-    assert budget.reachable(Size(40, 1)) == Limits(None, None)
+    assert budget.reachable(Size(40, 1), Size(40, 1)) == Limits(None, None)
 
 
 def test_a_model_that_needs_more_tokens_gets_fewer_of_ours() -> None:
@@ -82,24 +82,31 @@ def test_note_and_recall_are_set_aside() -> None:
 def test_a_limit_that_protected_messages_exceed_is_left_out() -> None:
     budget = held({"max_tokens": 4000, "max_context_items": 20}, window=2000, overhead=500, output_limit=1000)
     assert budget.limits.tokens == 500
-    assert budget.reachable(Size(501, 3)) == Limits(4000, 20)
-    assert budget.reachable(Size(4001, 21)) == Limits(None, None)
+    assert budget.reachable(Size(501, 3), Size(501, 3)) == Limits(4000, 20)
+    assert budget.reachable(Size(4001, 21), Size(4001, 21)) == Limits(None, None)
 
 
 def test_room_for_recall_is_given_up_before_a_limit_is() -> None:
     budget = Budget(1000, None, 0, 0, 5, spare=Size(400, 1))
-    assert budget.limits == budget.reachable(Size(600, 4)) == Limits(600, 4)
-    assert budget.most_sent == budget.reachable(Size(601, 4)) == Limits(1000, 5)
-    assert budget.reachable(Size(100, 5)) == Limits(1000, 5)
-    assert budget.reachable(Size(1001, 5)) == Limits(None, 5)
-    assert budget.reachable(Size(100, 6)) == Limits(1000, None)
+    assert budget.limits == budget.reachable(Size(600, 4), Size(600, 4)) == Limits(600, 4)
+    assert budget.most_sent == budget.reachable(Size(601, 4), Size(601, 4)) == Limits(1000, 5)
+    assert budget.reachable(Size(100, 5), Size(100, 5)) == Limits(1000, 5)
+    assert budget.reachable(Size(1001, 5), Size(1001, 5)) == Limits(None, 5)
+    assert budget.reachable(Size(100, 6), Size(100, 6)) == Limits(1000, None)
+
+
+def test_a_summary_stays_away_before_a_limit_is_given_up() -> None:
+    budget = Budget(1000, None, 0, 0, 5, spare=Size(400, 1))
+    assert budget.reachable(Size(601, 4), Size(500, 3)) == Limits(1000, 5)  # it stands in recall's room
+    assert budget.reachable(Size(1001, 6), Size(1000, 5)) == Limits(1000, 5)
+    assert budget.reachable(Size(1100, 7), Size(1001, 6)) == Limits()
 
 
 def test_the_room_for_a_note_is_not() -> None:
     budget = Budget(1000, None, 0, 0, None, note=Size(30, 1), spare=Size(400, 1))
-    assert budget.most_sent == budget.reachable(Size(900, 1)) == Limits(970)
-    assert budget.reachable(Size(500, 1)) == Limits(570)
-    assert budget.reachable(Size(971, 1)) == Limits()
+    assert budget.most_sent == budget.reachable(Size(900, 1), Size(900, 1)) == Limits(970)
+    assert budget.reachable(Size(500, 1), Size(500, 1)) == Limits(570)
+    assert budget.reachable(Size(971, 1), Size(971, 1)) == Limits()
 
 
 SIZES = st.integers(0, 10**7)

@@ -86,6 +86,21 @@ async def test_over_the_limit_with_nothing_to_cut_is_said_and_logged_once_a_thre
     assert len(logs) == 1
 
 
+async def test_a_summary_stays_away_from_a_request_that_has_room_for_all_but_it() -> None:
+    one = Talk(*exchanges(2), user("long", 90), **LIMITED)
+    request = one.request()
+    request.state.remember_baseline(summed_up(request, 4, tokens=20))
+    decision = await NOBODY.decide(request)
+    assert (decision.view, decision.labels, decision.over_budget) == (View(4), ["cut"], False)
+    assert not decision.baselines
+    again = await NOBODY.decide(one.request())
+    assert (again.view, again.labels) == (View(4), ["replayed", "cut"])
+    one.say(assistant("so", 1), user("and then", 1))
+    later = await NOBODY.decide(one.request())
+    assert later.view.start > 4  # the long message is no longer the last
+    assert later.view.summary is not None
+
+
 # ---------------------------------------------------------------------- replay
 async def test_the_same_request_is_decided_once() -> None:
     one = talk()
@@ -249,6 +264,17 @@ async def test_old_turns_go_even_where_what_is_protected_is_too_much_by_itself()
     assert sent(request, smaller) == [10, 11, 12]
     assert smaller.labels == ["cut", "clipped"]
     assert smaller.sent.tokens <= 150
+
+
+async def test_a_summary_goes_before_anything_is_clipped_where_that_is_enough() -> None:
+    one = Talk(*exchanges(2), user("long", 90), call("1", 4), result("1", "word " * 5), max_tokens=None)
+    request = one.request()
+    request.state.remember_baseline(summed_up(request, 4, tokens=20))
+    decision = await NOBODY.decide(request)
+    assert decision.view.summary is not None
+    smaller = await NOBODY.shrink(request, decision, decision.sent.tokens - 1)
+    assert smaller is not None
+    assert (smaller.view, smaller.labels, smaller.baselines) == (View(4), ["cut"], [])
 
 
 async def test_what_the_user_said_last_is_not_clipped_unasked() -> None:
