@@ -8,7 +8,7 @@ from starlette.responses import Response
 from transom.proxy.auth import identify
 from transom.proxy.config.settings import Settings
 from transom.proxy.endpoints.answer import json_response
-from transom.proxy.errors import ModelNotFound
+from transom.proxy.errors import ModelNotAllowed, ModelNotFound
 
 CREATED = 0  # seconds; configured models have no birthday
 
@@ -25,11 +25,13 @@ class Models:
         return json_response({"object": "list", "data": [_entry(name) for name in tenant.model_names()]})
 
     async def one(self, request: Request) -> Response:
-        """Return one model."""
+        """Return one model; a name that `"*"` passes through is one as well."""
         tenant, _ = identify(request.scope, self._settings())
         name = request.path_params["name"]
-        if name not in set(tenant.model_names()):
-            raise ModelNotFound(name)
+        try:
+            tenant.route(name)
+        except ModelNotAllowed:
+            raise ModelNotFound(name) from None
         return json_response(_entry(name))
 
 

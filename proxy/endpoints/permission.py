@@ -70,7 +70,7 @@ def endpoint(method: str, path: str, tenant: Tenant, *, own_key: bool) -> Endpoi
     asked = wanted.lower()  # some servers do not tell capitals from small letters
     if method == "POST" and (asked in NOT_WINDOWED or asked.endswith(CHAT)):
         raise NotWindowed
-    stateless = wanted not in KEPT and _STATELESS.fullmatch(wanted) is not None
+    stateless = asked not in KEPT and _STATELESS.fullmatch(wanted) is not None
     if tenant.relay != "none":
         if stateless and method == "POST":
             return Endpoint(wanted, wanted.partition("/")[0], stateless=True)

@@ -87,7 +87,8 @@ def completion(reply: Reply, model: str, spoken: Spoken) -> bytes:
     choices = []
     for index, (message, finish) in enumerate(zip(reply.messages, reply.finish, strict=True)):
         more = dict(enumerate(spoken.choices())).get(index, {})
-        choice = {"index": index, "message": _decode(message), "logprobs": None, "finish_reason": finish or "stop"}
+        said = {"role": "assistant", "content": None, "refusal": None} | _decode(message)
+        choice = {"index": index, "message": said, "logprobs": None, "finish_reason": finish or "stop"}
         choices.append(choice | more)
     return _encode(_head(reply.id, model, "chat.completion") | spoken.fields | {"choices": choices})
 

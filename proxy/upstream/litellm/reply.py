@@ -1,14 +1,15 @@
 """One answer that litellm translated, behind the upstream port."""
 
 from collections.abc import AsyncGenerator, AsyncIterator, Mapping
-from contextlib import suppress
+from contextlib import aclosing, suppress
 from typing import Any
 
 from transom.proxy.errors import UpstreamBadResponse, UpstreamBroken
 from transom.proxy.upstream.failures import let_go
 from transom.proxy.upstream.litellm.call import Call, Refusal
 from transom.proxy.upstream.litellm.failures import fault
-from transom.proxy.upstream.litellm.shapes import event, finishes
+from transom.proxy.upstream.litellm.raw_stream import RawStream
+from transom.proxy.upstream.litellm.shapes import endings, event, finishes, unended
 
 __all__ = ["EVENTS", "JSON", "LitellmReply", "events"]
 
@@ -75,8 +76,13 @@ class LitellmReply:
                 await rest.aclose()
 
 
-async def events(stream: Any, call: Call) -> AsyncGenerator[bytes]:
+async def events(stream: Any, call: Call, *, several: bool = False) -> AsyncGenerator[bytes]:
     """Yield the events of litellm's stream, `[DONE]` last.
+
+    Args:
+        stream: litellm's.
+        call: what passes on the wire.
+        several: whether more than one choice was asked for.
 
     A finish reason that litellm made up ends the stream as broken; an error of the provider's is an event, and the
     last. Before the first event, whatever litellm raises goes on as it is.
@@ -86,10 +92,8 @@ async def events(stream: Any, call: Call) -> AsyncGenerator[bytes]:
     begun = False
     failed: Exception | None = None
     try:
-        async for chunk in stream:
-            if finishes(chunk) and not call.reasoned and stream.received_finish_reason is None:
-                raise UpstreamBadResponse("The model's stream ended before the answer was complete.")
-            if piece := event(chunk):
+        async with aclosing(_pieces(stream, call, several)) as pieces:
+            async for piece in pieces:
                 yield piece
                 begun = True
     except Exception as raised:  # noqa: BLE001  litellm raises whatever its parts do
@@ -106,3 +110,16 @@ async def events(stream: Any, call: Call) -> AsyncGenerator[bytes]:
     if not isinstance(outcome, Refusal):
         raise outcome
     yield b"data: " + outcome.body + b"\n\n"
+
+
+async def _pieces(stream: Any, call: Call, several: bool) -> AsyncGenerator[bytes]:
+    chunk: Any = None
+    with RawStream(stream, several=several) as raw:
+        async for chunk in stream:
+            if finishes(chunk) and not call.reasoned and stream.received_finish_reason is None:
+                raise UpstreamBadResponse("The model's stream ended before the answer was complete.")
+            parts = [event(unended(chunk)), endings(chunk, raw.ends())] if several else [event(chunk)]
+            for piece in filter(None, parts if chunk.choices else reversed(parts)):
+                yield piece
+        if piece := endings(chunk, raw.ends()):
+            yield piece

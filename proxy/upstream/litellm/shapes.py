@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["completion", "event", "finishes"]
+__all__ = ["completion", "endings", "event", "finishes", "unended"]
 
 USAGE = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details")
 USAGE_EXTRAS = ("cache_creation_input_tokens", "cache_read_input_tokens")
@@ -38,14 +38,36 @@ def event(chunk: Any) -> bytes:
         chunk: litellm's ModelResponseStream.
     """
     fields = chunk.model_dump(exclude_none=True)
-    choices = [_stream_choice(choice) for choice in fields.pop("choices")]
+    given = fields.pop("choices")
+    if any("logprobs" in choice for choice in given):
+        for choice, full in zip(given, chunk.model_dump()["choices"], strict=True):
+            choice["logprobs"] = full["logprobs"]  # whose nulls belong there
+    choices = [choice for choice in map(_stream_choice, given) if _says(choice)]
     usage = fields.pop("usage", None)
     body = _head(fields) | {"choices": choices}
     if _counted(usage):
         body["usage"] = _usage(usage)
     elif not choices:
         return b""
-    return b"data: " + msgspec.json.encode(body) + b"\n\n"
+    return _event(body)
+
+
+def unended(chunk: Any) -> Any:
+    """Return a part of a stream without its finish reasons."""
+    for choice in chunk.choices:
+        choice.finish_reason = None
+    return chunk
+
+
+def endings(chunk: Any, ends: dict[int, str]) -> bytes:
+    """Return the events that end choices, with what surrounds the choices of any part of their stream."""
+    if not ends:
+        return b""
+    fields = chunk.model_dump(exclude_none=True, exclude={"choices", "usage"})
+    return b"".join(
+        _event(_head(fields) | {"choices": [{"index": index, "delta": {}, "finish_reason": reason}]})
+        for index, reason in ends.items()
+    )
 
 
 def finishes(chunk: Any) -> bool:
@@ -79,6 +101,15 @@ def _stream_choice(choice: dict[str, Any]) -> dict[str, Any]:
     delta |= _extras(delta)
     head = {"index": choice.pop("index", 0), "delta": delta, "finish_reason": choice.pop("finish_reason", None)}
     return head | _head(choice)
+
+
+def _says(choice: dict[str, Any]) -> bool:
+    """Tell whether a part of a stream says anything of a choice."""
+    return bool(choice["delta"]) or choice["finish_reason"] is not None or "logprobs" in choice
+
+
+def _event(body: dict[str, Any]) -> bytes:
+    return b"data: " + msgspec.json.encode(body) + b"\n\n"
 
 
 def _extras(message: dict[str, Any]) -> dict[str, Any]:

@@ -123,7 +123,7 @@ async def _answer(library: Library, request: UpstreamRequest, asked: dict[str, A
     answer = await library.complete(**asked)
     if not request.stream:
         return LitellmReply(200, _headers(call, JSON), completion(answer, reasoned=call.reasoned), call)
-    stream = events(answer, call)
+    stream = events(answer, call, several=asked.get("n", 1) > 1)
     first = await anext(stream)
     return LitellmReply(200, _headers(call, EVENTS), first, call, stream)
 

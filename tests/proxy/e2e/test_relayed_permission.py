@@ -86,7 +86,11 @@ def test_nobody_reaches_what_lies_in_the_account(
 
 
 def test_a_model_that_was_tuned_is_only_looked_up_here(relaying: Proxy, upstream: FakeUpstream) -> None:
-    assert call(relaying, "acme", "GET", "models/ft:plain:x").error[:2] == (404, "model_not_found")
+    """A name that `"*"` passes through is a model to whom it is allowed."""
+    found = call(relaying, "acme", "GET", "models/ft:plain:x")
+    assert (found.status, found.json["id"], found.json["object"]) == (200, "ft:plain:x", "model")
+    assert call(relaying, "few", "GET", "models/ft:plain:x").error[:2] == (404, "model_not_found")
+    assert call(relaying, "acme", "GET", "models/*").error[:2] == (404, "model_not_found")
     assert upstream.received == []
 
 
