@@ -1,5 +1,6 @@
 """`python -m bench`: Transom beside a relay that does nothing, on this machine, against a made-up model server."""
 
+import signal
 import sys
 from pathlib import Path
 from typing import Annotated
@@ -13,6 +14,7 @@ from bench.measure import Bounds, GaveUp
 from bench.runner import TARGET_PORT, TRANSOM, Plan, measure
 from bench.scenarios.catalogue import SCENARIOS, USUAL
 from bench.servers import NotRunning
+from bench.stalls import places
 
 console = Console()
 
@@ -47,12 +49,17 @@ def bench(  # noqa: PLR0913  (they are the options)
         only=[TRANSOM] if profile or stalls else [name for name in only.split(",") if name],
         transom=_command(profile, stalls),
     )
+    if stalls is not None:
+        stalls.write_text("", "utf-8")
     results = _measured(plan)
     report.show(results, console)
     if json is not None:
         json.write_text(report.as_json(results), "utf-8")
     if markdown is not None:
         markdown.write_text(report.markdown(results), "utf-8")
+    if stalls is not None:
+        for times, place in places(stalls.read_text("utf-8")):
+            console.print(f"{times} times: {place}", soft_wrap=True)
     if profile is not None:
         console.print(f"The times above are slower by the profiler. To read it: {sys.executable} -m pstats {profile}")
 
@@ -60,6 +67,7 @@ def bench(  # noqa: PLR0913  (they are the options)
 def _measured(plan: Plan) -> report.Results:
     """Run the plan; end with one sentence where it could not be run."""
     failed: BaseException
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # or the servers would be left running
     try:
         return uvloop.run(measure(plan, console.print))
     except* (NotRunning, GaveUp) as group:

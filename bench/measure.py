@@ -185,5 +185,5 @@ async def _probing(server: Server) -> asyncio.subprocess.Process:
 
 
 async def _stopped(prober: asyncio.subprocess.Process) -> float:
-    told, _ = await prober.communicate()
+    told, _ = await prober.communicate(b"")  # closes its standard input
     return float(told.split()[0])

@@ -32,8 +32,8 @@ def _watched_loop(file: TextIO) -> uvloop.Loop:
 
 
 def run() -> None:
-    """Take the file's name off the arguments and run the command."""
-    with Path(sys.argv.pop(1)).open("w", encoding="utf-8") as file:
+    """Take the file's name off the arguments and run the command; what is in the file stays."""
+    with Path(sys.argv.pop(1)).open("a", encoding="utf-8") as file:
         uvloop.new_event_loop = lambda: _watched_loop(file)
         try:
             main()
