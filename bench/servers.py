@@ -19,6 +19,7 @@ ROOT = Path(__file__).parents[1]
 START_S = 60.0
 STOP_S = 15.0
 MIB = 1_048_576
+UNWANTED = ("TRANSOM__", "PYTHONDONTWRITEBYTECODE")  # would change the configuration; would compile at each start
 
 CONFIG = """\
 storage: {{url: "sqlite+aiosqlite:///{folder}/transom.db"}}
@@ -98,7 +99,7 @@ def free_port() -> int:
 @contextmanager
 def process(arguments: Sequence[str], log: Path, cores: list[int], stop: signal.Signals) -> Iterator[psutil.Process]:
     """Run this Python with arguments for as long as the block takes; `stop` is the signal that ends it in order."""
-    environment = {name: value for name, value in os.environ.items() if not name.upper().startswith("TRANSOM__")}
+    environment = {name: value for name, value in os.environ.items() if not name.upper().startswith(UNWANTED)}
     with log.open("wb") as output:
         running = psutil.Popen(
             [sys.executable, *arguments],
