@@ -9,7 +9,8 @@ import pytest
 
 from bench.client import Answer
 from bench.measure import median, memory, times
-from bench.report import Results, markdown
+from bench.report import MEMORY, TIMES, Results, markdown
+from bench.scenarios.catalogue import SCENARIOS
 from bench.stalls import places
 from bench.texts import Conversation, body, long_history, short, text
 
@@ -54,6 +55,14 @@ def test_results_are_set_against_the_relay_and_the_direct_call() -> None:
     page = markdown(results)
     assert "| a | transom | 2,000 | 0.50 | 300 | 1.50 | 4.00 | 3.00 |" in page
     assert "| a | transom | 50 |" in page
+
+
+def test_the_page_explains_every_scenario_and_every_figure() -> None:
+    page = (ROOT / "docs" / "performance.md").read_text("utf-8")
+    named = {cell.strip(" `") for line in page.splitlines() for cell in line.split("|")[1:2]}
+    explained = {part for name in named for part in name.split(", ")}
+    assert set(SCENARIOS) <= explained
+    assert {column.heading for column in (*TIMES, *MEMORY)} - explained == {"requests", "summaries", "failures"}
 
 
 def test_stalls_are_counted_by_where_the_loop_stood() -> None:
