@@ -97,9 +97,10 @@ def _command(profile: Path | None, stalls: Path | None) -> list[str]:
     """Return how Python is to run Transom."""
     if profile is not None and stalls is not None:
         raise typer.BadParameter("excludes --profile", param_hint="--stalls")
-    if profile is not None:
-        return ["-m", "cProfile", "-o", str(profile.absolute()), "-m", "transom"]
-    return ["-m", "bench.watched", str(stalls.absolute())] if stalls is not None else ["-m", "transom"]
+    for kind, file in (("profile", profile), ("stalls", stalls)):
+        if file is not None:
+            return ["-m", "bench.instrumented", kind, str(file.absolute())]
+    return ["-m", "transom"]
 
 
 if __name__ == "__main__":

@@ -127,10 +127,10 @@ def times(answers: Sequence[Answer]) -> Figures:
 
 
 def memory(samples: Sequence[tuple[int, float]]) -> Figures:
-    """Return memory at start and end, and its slope over all but the first quarter of the requests."""
+    """Return memory at start and end, and its slope over the second half of the requests."""
     figures = {"rss_start_mib": samples[0][1], "rss_end_mib": samples[-1][1]}
     total = samples[-1][0]
-    later = [sample for sample in samples if sample[0] >= total / 4]
+    later = [sample for sample in samples if sample[0] >= total / 2]
     if total >= SLOPE_REQUESTS and len({count for count, _ in later}) > 1:
         slope = statistics.linear_regression([c for c, _ in later], [rss for _, rss in later]).slope
         figures["slope_kib"] = slope * 1000 * 1024

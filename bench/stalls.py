@@ -1,4 +1,4 @@
-"""Reads what `bench.watched` wrote: where the event loop stood while it was busy, the most frequent places first."""
+"""Reads stalls that were written down: where the event loop stood when it was busy, the most frequent first."""
 
 import re
 from collections import Counter

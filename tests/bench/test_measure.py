@@ -29,9 +29,9 @@ def test_times_are_the_median_the_99th_of_a_hundred_and_the_worst() -> None:
     assert times([Answer(9, 2, ""), Answer(9, 4, "")])["first_ms"] == 3
 
 
-def test_a_slope_leaves_the_first_quarter_out_and_needs_a_thousand_requests() -> None:
-    warming = [(0, 10.0), (500, 90.0)]
-    steady = [(count, 100 + count / 1024) for count in range(1_000, 4_001, 500)]
+def test_a_slope_leaves_the_first_half_out_and_needs_a_thousand_requests() -> None:
+    warming = [(0, 10.0), (1_500, 90.0)]
+    steady = [(count, 100 + count / 1024) for count in range(2_000, 4_001, 500)]
     told = memory([*warming, *steady])
     assert told["slope_kib"] == pytest.approx(1000)
     assert (told["rss_start_mib"], told["rss_end_mib"]) == (10, pytest.approx(100 + 4_000 / 1024))
