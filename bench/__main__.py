@@ -11,7 +11,7 @@ from rich.console import Console
 
 from bench import report
 from bench.measure import Bounds, GaveUp
-from bench.runner import TARGET_PORT, TRANSOM, Plan, measure
+from bench.runner import MODEL_PORT, TRANSOM, Plan, measure
 from bench.scenarios.catalogue import SCENARIOS, USUAL
 from bench.servers import NotRunning
 from bench.stalls import places
@@ -26,8 +26,9 @@ def bench(  # noqa: PLR0913  (they are the options)
     repeat: Annotated[int, typer.Option(min=1, help="Run each so often and show medians.")] = 1,
     target: Annotated[
         list[str] | None,
-        typer.Option(metavar="NAME=URL", help=f"Another proxy, in front of http://127.0.0.1:{TARGET_PORT}/v1."),
+        typer.Option(metavar="NAME=URL", help="Another proxy, in front of http://127.0.0.1:9100/v1; may be repeated."),
     ] = None,
+    model_port: Annotated[int, typer.Option(help="Where those find the model server instead.")] = MODEL_PORT,
     only: Annotated[str, typer.Option(help="Comma-separated, of direct, relay, transom and the targets.")] = "",
     json: Annotated[Path | None, typer.Option(help="Write all figures to this file.")] = None,
     markdown: Annotated[Path | None, typer.Option(help="Write the tables to this file.")] = None,
@@ -46,6 +47,7 @@ def bench(  # noqa: PLR0913  (they are the options)
         repeat=repeat,
         bounds=Bounds(seconds, most, sessions, minutes),
         targets=[_named(one) for one in target or ()],
+        model_port=model_port,
         only=[TRANSOM] if profile or stalls else [name for name in only.split(",") if name],
         transom=_command(profile, stalls),
     )

@@ -18,7 +18,7 @@ from bench.servers import Cores, Server
 from bench.upstream import Pace
 
 TRANSOM = "transom"
-TARGET_PORT = 9100  # where the model server listens if proxies that are not started here have to find it
+MODEL_PORT = 9100
 
 Starting = AbstractContextManager[tuple[Server, str]]
 
@@ -27,13 +27,15 @@ Starting = AbstractContextManager[tuple[Server, str]]
 class Plan:
     """What is to be run.
 
-    `targets` are names and URLs, `transom` is how Python is to run Transom, `only` the servers wanted (none: all).
+    `targets` are names and URLs, `model_port` is where they find the model server, `only` are the servers wanted (none:
+    all), `transom` is how Python is to run Transom.
     """
 
     scenarios: list[str]
     repeat: int
     bounds: Bounds
     targets: list[tuple[str, str]]
+    model_port: int
     only: list[str]
     transom: list[str]
 
@@ -64,7 +66,7 @@ async def measure(plan: Plan, say: Callable[[str], None]) -> Results:
 
 def _servers(plan: Plan, folder: Path, cores: Cores) -> Iterator[tuple[str, Starting]]:
     """Yield each server's name and how it is started, the model server with it."""
-    port = TARGET_PORT if plan.targets else servers.free_port()
+    port = plan.model_port if plan.targets else servers.free_port()
 
     @contextmanager
     def behind(name: str, url: str) -> Iterator[tuple[Server, str]]:

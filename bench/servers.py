@@ -142,8 +142,11 @@ def wait_until_ready(running: psutil.Process, port: int, path: str, log: Path) -
 
 @contextmanager
 def upstream(port: int, folder: Path, cores: Cores) -> Iterator[str]:
-    """Run the made-up model server and yield its base URL."""
+    """Run the made-up model server and yield its base URL. Raises NotRunning."""
     log = folder / "upstream.log"
+    with socket.socket() as asking:
+        if asking.connect_ex(("127.0.0.1", port)) == 0:
+            raise NotRunning(f"the model server cannot listen: somebody else does on port {port}")
     with process(["-m", "bench.upstream", str(port)], log, cores.others, signal.SIGTERM) as running:
         wait_until_ready(running, port, "/", log)
         yield f"http://127.0.0.1:{port}/v1"
