@@ -12,7 +12,7 @@ INSTALL := $(PIP) install --no-deps --no-compile --require-hashes
 PYTEST := $(BIN)/python $(if $(CI),-m coverage run) -m pytest -q -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint format types contracts sizes hygiene coverage wheel check bench lock clean
+.PHONY: help demo install test lint format types contracts sizes hygiene coverage wheel check bench microbench lock clean
 
 help:  ## Show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -55,9 +55,11 @@ wheel: .venv/dev  ## Build the wheel into dist/
 
 check: lint types contracts sizes hygiene test  ## Everything a change must pass
 
-bench: .venv/dev  ## Measure the proxy against a direct call
-	@test -f scripts/bench.py || { echo "there is no benchmark yet"; exit 1; }
-	@$(BIN)/python scripts/bench.py
+bench: .venv/dev  ## Measure the proxy beside a relay that does nothing; ARGS="--help" for more
+	@$(BIN)/python -m bench $(ARGS)
+
+microbench: .venv/dev  ## Measure the building blocks
+	@$(BIN)/python -m pytest -q bench/micro --benchmark-group-by=func --benchmark-columns=min,median,iqr,rounds $(ARGS)
 
 lock: .venv/uv  ## Resolve all dependencies anew into the lock files
 	@bash scripts/lock.sh .venv/uv/bin/uv

@@ -5,7 +5,7 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-FOLDERS = ("proxy", "middleware", "storage", "policies", "scripts")
+FOLDERS = ("proxy", "middleware", "storage", "policies", "scripts", "bench")
 FILE_LINES = 400
 FUNCTION_LINES = 50
 
