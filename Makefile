@@ -12,7 +12,8 @@ INSTALL := $(PIP) install --no-deps --no-compile --require-hashes
 PYTEST := $(BIN)/python $(if $(CI),-m coverage run) -m pytest -q -n $(WORKERS) --dist loadfile
 
 .DEFAULT_GOAL := help
-.PHONY: help demo install test lint format types contracts sizes hygiene coverage wheel check bench microbench lock clean
+.PHONY: help demo install test pages lint format types contracts sizes hygiene coverage wheel check bench microbench lock
+.PHONY: clean
 
 help:  ## Show this list
 	@sed -nE 's/^([a-z]+):.*## (.*)/  make \1\t\2/p' $(MAKEFILE_LIST) | expand -t 22
@@ -24,6 +25,10 @@ install: .venv/dev  ## Install everything for development into .venv
 
 test: .venv/dev  ## Run all tests
 	@env -u PYTHONDONTWRITEBYTECODE $(PYTEST)  # the many programs that tests start need not be compiled each time
+
+pages: .venv/dev .venv/clients/installed  ## Run the code of docs/clients with the clients themselves
+	@env -u PYTHONDONTWRITEBYTECODE PATH="$(CURDIR)/.venv/clients/venv/bin:$$PATH" \
+	  TRANSOM_TEST_CLIENTS="$(CURDIR)/.venv/clients" $(BIN)/python -m pytest -q -n $(WORKERS) --dist worksteal tests/docs
 
 lint: .venv/dev  ## Check style and formatting
 	@$(BIN)/ruff check .
@@ -81,6 +86,16 @@ clean:  ## Remove what was built or installed
 
 .venv/dev: .venv/runtime requirements-dev.lock
 	@$(INSTALL) -r requirements-dev.lock
+	@touch $@
+
+.venv/clients/installed: tests/docs/clients/requirements.lock tests/docs/clients/package-lock.json | .venv/uv
+	@echo "installing the client libraries into .venv/clients …"
+	@rm -rf .venv/clients && .venv/uv/bin/uv venv --quiet --python $(BIN)/python .venv/clients/venv
+	@UV_SYSTEM_CERTS=true .venv/uv/bin/uv pip install --quiet --no-deps --require-hashes \
+	  --python .venv/clients/venv/bin/python -r $<
+	@cp tests/docs/clients/package*.json .venv/clients
+	@if command -v npm >/dev/null; then \
+	  npm ci --prefix .venv/clients --silent --ignore-scripts --no-audit --no-fund; fi
 	@touch $@
 
 .venv/uv: .venv/python

@@ -29,7 +29,7 @@ locks=() python=() others=()
 for file in "${existing[@]}"; do
   case $file in
     scripts/hygiene.sh) ;;
-    *.lock | package-lock.json) locks+=("$file") ;;
+    *.lock | package-lock.json | */package-lock.json) locks+=("$file") ;;
     *) others+=("$file") ;;
   esac
   [[ $file == *.py && $file != proxy/upstream/litellm/library.py ]] && python+=("$file")
