@@ -150,7 +150,7 @@ class StreamRelay:
         if self.reader.error_seen:
             caller = self._exchange.conversation.caller
             return block if caller.bearer is not None else redact_bytes(block, self._exchange.route.model.secrets)
-        if block.endswith(DONE) and block.count(b"[DONE]") == 1:  # as nearly all end
+        if block.endswith(b"\n\n" + DONE) and block.count(b"[DONE]") == 1:  # as nearly all end
             return block[: -len(DONE)] + comment + DONE
         kept = [e for e in events(block) if payload(e).strip() != b"[DONE]"]
         return b"".join(kept) + comment + DONE
