@@ -88,7 +88,7 @@ class Server(Section):
     )
     sse_keepalive_s: Seconds | None = Field(
         default=3,
-        description="A waiting stream gets a comment line after this long; null: off.",
+        description="A stream that waits for a summary gets a comment line after this long; null: off.",
         json_schema_extra=SECONDS,
     )
     drain_s: Annotated[float, Field(ge=0, json_schema_extra=SECONDS)] = Field(
