@@ -84,9 +84,9 @@ def _marked(text: str) -> Iterator[str]:
     end = 0
     while (place := next_mark(end)) >= 0:
         before = _WORD_BACKWARDS.match(text[end:place][::-1])
-        word = _WORD.match(text, place - len(before[0])) if before else None
-        if word is None:
-            return  # never so: a mark is part of a word
+        assert before is not None
+        word = _WORD.match(text, place - before.end())
+        assert word is not None  # a mark is part of a word
         end = word.end()
         yield word[0]
 
@@ -175,9 +175,9 @@ def _unlike(words: Iterator[str]) -> Iterator[str]:
     """Leave out what follows the first `MOST_ALIKE` words of one form: a long listing of one kind of thing."""
     first = list(islice(words, MOST_ALIKE))
     yield from first
-    met: Counter[str] = Counter()
+    met: Counter[str] | None = None  # seldom needed
     for word in words:
-        met = met or Counter(map(_form, first))
+        met = Counter(map(_form, first)) if met is None else met
         form = _form(word)
         met[form] += 1
         if met[form] <= MOST_ALIKE:

@@ -5,6 +5,7 @@ and their content-addressed ids. A request that goes on where a thread ended ext
 way (an edit, a regenerated answer) forks it. It knows no policy and opens no socket; reading new slices is handed in.
 """
 
+import asyncio
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -21,6 +22,7 @@ STEPS_PER_SESSION = 32
 # Bytes of memory beside the payloads, which are held as slice and as payload; measured with tracemalloc.
 MESSAGE_OVERHEAD = 900
 THREAD_OVERHEAD = 3_500
+MANY = 2_000  # messages that are put in order within some milliseconds
 
 ReadMessages = Callable[[Sequence[bytes], int], Awaitable[list[Message]]]
 """Read slices into messages; the number says at which place of the request the first one stands."""
@@ -191,6 +193,7 @@ class Reading:
     common: int
     fresh: list[Message]
     slices: Sequence[bytes]  # what the fresh ones were read from
+    begun: History | None = None  # the fresh ones in order, where no known thread holds any of the others
 
     def messages(self) -> Iterator[Message]:
         """Yield all messages after the preamble."""
@@ -225,14 +228,25 @@ async def read(
     start = common or len(first)
     fresh = await parse(rest[start:], len(preamble) + start) if len(rest) > start else []
     opening = tuple(slices[: len(preamble)])
-    return Reading(tuple(preamble), opening, base, common, fresh if common else first + fresh, rest[common:])
+    if base is not None:
+        return Reading(tuple(preamble), opening, base, common, fresh, rest[common:])
+    fresh = first + fresh
+    return Reading(tuple(preamble), opening, None, 0, fresh, rest, await _begun(fresh))
+
+
+async def _begun(messages: list[Message]) -> History:
+    """Return a new thread's history; that of very many messages is made where the event loop can go on."""
+    if len(messages) <= MANY:
+        return History((), messages)
+    return await asyncio.to_thread(History, (), messages)
 
 
 def adopt(state: SessionState, reading: Reading) -> Thread:
     """Return the session's thread for a request: the known one extended, a fork of it, or a new one."""
     base = reading.base
     if base is None:
-        thread = Thread()
+        assert reading.begun is not None
+        thread = Thread(reading.begun, list(reading.slices))
     elif base not in state.threads:
         thread = base.fork(reading.common)
         thread.ids.clear()  # another session's ids mean nothing here
@@ -245,7 +259,8 @@ def adopt(state: SessionState, reading: Reading) -> Thread:
     if base is not None and reading.fresh:
         base.answered = None  # the thread has gone on, by that answer or another
     thread.preamble = reading.raw_preamble
-    thread.extend(reading.slices, reading.fresh)
+    if base is not None:
+        thread.extend(reading.slices, reading.fresh)
     thread.identify(state.secret)
     state.threads.append(thread)
     del state.threads[:-THREADS_PER_SESSION]

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
 from tests.policies.builders import assistant, calls, result, system, user, words
@@ -10,7 +10,6 @@ from transom.policies.items import Message
 from transom.policies.render import Spoken
 from transom.proxy.records import Record, Recording
 
-PROFILE = settings.get_profile("policies")
 WHOLE_RESULT = 2_000  # characters
 
 
@@ -91,7 +90,6 @@ SPANS = st.lists(
 )
 
 
-@PROFILE
 @given(SPANS, st.integers(150, 400))
 def test_chunks_hold_the_span_in_order_and_fit(span: Sequence[Message], room: int) -> None:
     made, whole = record(*span, room=room), record(*span)

@@ -1,7 +1,14 @@
 """What no request shows: that memory of earlier requests is bounded, and stays of use within its bounds."""
 
+import asyncio
+from collections.abc import Sequence
+from typing import Any
+
+import pytest
+
+from transom.policies.history import History
 from transom.policies.items import Message
-from transom.proxy.threads import HistoryCache, Preambles, SessionState, Thread
+from transom.proxy.threads import MANY, HistoryCache, Preambles, SessionState, Thread, adopt, read
 
 SYSTEM = Message("system", b"{}", bytes(16), 5, 1)
 
@@ -56,3 +63,26 @@ def test_a_preamble_kept_again_counts_once() -> None:
     for _ in range(50):
         preambles.keep(b"x" * 10, SYSTEM)
     assert preambles.get(b"x" * 10) is SYSTEM
+
+
+async def parse(slices: Sequence[bytes], _start: int) -> list[Message]:
+    return [Message("user", raw, raw.rjust(16, b"0"), 5, 1) for raw in slices]
+
+
+@pytest.mark.parametrize(("length", "aside"), [(1, []), (MANY, []), (MANY + 1, [History])])
+async def test_a_long_new_thread_is_made_where_the_loop_goes_on(
+    monkeypatch: pytest.MonkeyPatch, length: int, aside: list[Any]
+) -> None:
+    asked: list[Any] = []
+
+    async def note(function: Any, *args: Any) -> Any:
+        asked.append(function)
+        return function(*args)
+
+    monkeypatch.setattr(asyncio, "to_thread", note)
+    slices = [b"%d" % number for number in range(length)]
+    thread = adopt(state(1, 0), await read(slices, [], Preambles(), parse))
+    assert asked == aside
+    assert thread.slices == slices
+    assert [m.payload for m in thread.history.messages] == slices
+    assert len(thread.history.outline) == len(set(thread.ids)) == length
