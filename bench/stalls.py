@@ -8,6 +8,7 @@ FRAME = re.compile(r'  File "(.*)", line (\d+) in (\S+)')
 DUMP = "Timeout ("
 SHOWN_FRAMES = 4
 SHOWN_PLACES = 10
+IDLE = "runners.py"  # the loop itself, in no callback
 
 
 def places(dumps: str) -> list[tuple[int, str]]:
@@ -19,4 +20,6 @@ def places(dumps: str) -> list[tuple[int, str]]:
 def _place(dump: str) -> str:
     """Return the innermost frames of the thread of the loop, which is written last."""
     frames = FRAME.findall(dump.rpartition("Thread ")[2])
+    if frames and Path(frames[0][0]).name == IDLE:
+        return "in no callback: it waited for the processor, or for the interpreter's lock"
     return " < ".join(f"{Path(file).name}:{line} {function}" for file, line, function in frames[:SHOWN_FRAMES])

@@ -73,6 +73,7 @@ def test_stalls_are_counted_by_where_the_loop_stood() -> None:
         return "Timeout (0:00:00.02)!\n" + "\n".join(threads)
 
     assert places(dump(7) + dump(8) + dump(7)) == [(2, "raw.py:7 f"), (1, "raw.py:8 f")]
+    assert "in no callback" in places(dump(7).replace("a/raw.py", "asyncio/runners.py"))[0][1]
     assert places("") == []
 
 
