@@ -1,7 +1,7 @@
 """The parts of a stream as litellm's wrapper gets them, and what it would leave out of them.
 
 1. It passes over a part that has none of the fields it knows: a refusal would be lost.
-2. It keeps one finish reason for the whole stream: of several choices, only the first would have an end.
+2. It keeps one role and one finish reason for the whole stream: of several choices, only the first would have them.
 """
 
 from typing import Any, Self
@@ -27,6 +27,8 @@ class RawStream:
         self._stream, self._several = stream, several
         self._take = stream.chunk_creator
         self._ends: dict[int, str] = {}
+        self._begun: set[int] = set()
+        self._known = False  # whether its parts are of OpenAI's shape
 
     def __enter__(self) -> Self:
         self._stream.chunk_creator = self._look
@@ -43,8 +45,21 @@ class RawStream:
         ends, self._ends = self._ends, {}
         return ends
 
+    def own(self, chunk: Any) -> Any:
+        """Return a part of several choices with roles where they begin, and without the wrapper's finish reasons.
+
+        Where the parts were of another shape, only the wrapper knows what they say.
+        """
+        for choice in chunk.choices if self._known else ():
+            choice.finish_reason = None
+            if choice.index not in self._begun:
+                self._begun.add(choice.index)
+                choice.delta.role = "assistant"
+        return chunk
+
     def _look(self, chunk: Any) -> Any:
         for choice in getattr(chunk, "choices", None) or ():
+            self._known = True
             delta = getattr(choice, "delta", None)
             if delta is not None and getattr(delta, "provider_specific_fields", None) is None and _unseen(delta):
                 delta.provider_specific_fields = {}  # the wrapper passes no part over that has these

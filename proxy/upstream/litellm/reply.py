@@ -9,7 +9,7 @@ from transom.proxy.upstream.failures import let_go
 from transom.proxy.upstream.litellm.call import Call, Refusal
 from transom.proxy.upstream.litellm.failures import fault
 from transom.proxy.upstream.litellm.raw_stream import RawStream
-from transom.proxy.upstream.litellm.shapes import endings, event, finishes, unended
+from transom.proxy.upstream.litellm.shapes import endings, event, finishes
 
 __all__ = ["EVENTS", "JSON", "LitellmReply", "events"]
 
@@ -118,7 +118,7 @@ async def _pieces(stream: Any, call: Call, several: bool) -> AsyncGenerator[byte
         async for chunk in stream:
             if finishes(chunk) and not call.reasoned and stream.received_finish_reason is None:
                 raise UpstreamBadResponse("The model's stream ended before the answer was complete.")
-            parts = [event(unended(chunk)), endings(chunk, raw.ends())] if several else [event(chunk)]
+            parts = [event(raw.own(chunk)), endings(chunk, raw.ends())] if several else [event(chunk)]
             for piece in filter(None, parts if chunk.choices else reversed(parts)):
                 yield piece
         if piece := endings(chunk, raw.ends()):

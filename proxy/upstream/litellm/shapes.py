@@ -8,7 +8,7 @@ from typing import Any
 
 import msgspec
 
-__all__ = ["completion", "endings", "event", "finishes", "unended"]
+__all__ = ["completion", "endings", "event", "finishes"]
 
 USAGE = ("prompt_tokens", "completion_tokens", "total_tokens", "prompt_tokens_details", "completion_tokens_details")
 USAGE_EXTRAS = ("cache_creation_input_tokens", "cache_read_input_tokens")
@@ -50,13 +50,6 @@ def event(chunk: Any) -> bytes:
     elif not choices:
         return b""
     return _event(body)
-
-
-def unended(chunk: Any) -> Any:
-    """Return a part of a stream without its finish reasons."""
-    for choice in chunk.choices:
-        choice.finish_reason = None
-    return chunk
 
 
 def endings(chunk: Any, ends: dict[int, str]) -> bytes:

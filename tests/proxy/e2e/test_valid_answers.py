@@ -168,6 +168,8 @@ def gathered(found: list[Json]) -> list[Json]:
     for choice in (choice for one in found for choice in one["choices"]):
         known = choices.setdefault(choice["index"], {"finish": None})
         spoken = choice.get("message") or choice["delta"]
+        if spoken.get("role"):
+            known["role"] = spoken["role"]
         for name in TEXTS:
             if spoken.get(name):
                 known[name] = known.get(name, "") + spoken[name]

@@ -50,6 +50,15 @@ def test_the_ends_of_several_choices_are_told_once() -> None:
         assert raw.ends() == {}
 
 
+def test_each_of_several_choices_begins_with_its_role() -> None:
+    wrapper: Any = Wrapper()
+    with RawStream(wrapper, several=True) as raw:
+        for role in ("assistant", None):
+            for index in (1, 0):
+                choice = raw.own(wrapper.chunk_creator(chunk=part({"content": "Hi"}, "stop", index))).choices[0]
+                assert (choice.delta.role, choice.finish_reason) == (role, None)
+
+
 def test_of_one_choice_the_wrapper_knows_the_end() -> None:
     wrapper: Any = Wrapper()
     with RawStream(wrapper, several=False) as raw:
@@ -63,6 +72,7 @@ def test_parts_of_another_shape_are_left_alone() -> None:
         for chunk in ({"text": "Hi"}, SimpleNamespace(choices=None), SimpleNamespace(choices=[]), b"Hi"):
             assert wrapper.chunk_creator(chunk=chunk) is chunk
         assert raw.ends() == {}
+        assert raw.own(part({"content": "Hi"}, "stop")) == part({"content": "Hi"}, "stop")
 
 
 def test_afterwards_the_wrapper_is_as_it_was() -> None:
