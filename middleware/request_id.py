@@ -38,8 +38,8 @@ class RequestId:
 
         async def send_with_id(message: Message) -> None:
             if message["type"] == "http.response.start":
-                headers = list(message.get("headers", ()))
-                if not any(name.lower() == HEADER for name, _ in headers):
+                headers = message.get("headers", ())
+                if HEADER not in {name.lower() for name, _ in headers}:
                     message = {**message, "headers": [*headers, (HEADER, made.encode("ascii"))]}
             await send(message)
 

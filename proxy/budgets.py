@@ -1,6 +1,7 @@
 """Work out what one request is held to: the policy's limits, the model's window, and what tools and answer need."""
 
 from dataclasses import dataclass, field
+from functools import lru_cache
 from hashlib import blake2b
 
 from transom.policies.limits import Limits
@@ -13,6 +14,7 @@ TIMING_ONLY = {  # keys that cannot change the bytes sent
     "summary_wait", "summary_timeout", "compact_at", "min_span_tokens", "percent", "enforce", "preset", "on_tool_limit",
 }  # fmt: skip
 MOST_POLICIES = 1_000
+MOST_KEPT = 4_096
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,10 +75,12 @@ class Budget:
         return min(self.tokens, default=None)
 
     @property
-    def key(self) -> bytes:
+    def key(self) -> tuple[object, ...]:
         """What of the budget can change the bytes sent; not the factor, which moves between a request and its retry."""
-        parts = (self.most, self.window, self.reserve, self.overhead, self.items, *self.note, *self.spare)
-        return "|".join(map(str, parts)).encode()
+        return (self.most, self.window, self.reserve, self.overhead, self.items, *self.note, *self.spare)
+
+
+_budget = lru_cache(maxsize=MOST_KEPT)(Budget)  # most requests of a model are held to the same
 
 
 def budget_for(
@@ -87,15 +91,15 @@ def budget_for(
     `output_limit` is what the request itself reserves for the answer, else the policy's `reserve_tokens` are.
     """
     policy = route.policy
-    return Budget(
-        most=policy.max_tokens if isinstance(policy.max_tokens, int) else None,
-        window=window,
-        reserve=_reserve(policy, window, output_limit),
-        overhead=overhead,
-        items=policy.max_context_items,
-        factor=factor,
-        note=note,
-        spare=Size(policy.recall_tokens, 1) if "recall" in policy.trimmers else Size(0, 0),
+    return _budget(
+        policy.max_tokens if isinstance(policy.max_tokens, int) else None,
+        window,
+        _reserve(policy, window, output_limit),
+        overhead,
+        policy.max_context_items,
+        factor,
+        note,
+        Size(policy.recall_tokens, 1) if "recall" in policy.trimmers else Size(0, 0),
     )
 
 
@@ -123,10 +127,24 @@ def _fingerprint(policy: Policy) -> bytes:
 
 def policy_hash(route: Route, budget: Budget) -> bytes:
     """Return 16 bytes that name everything of a request that can change the bytes sent, but the messages."""
-    name = route.model.name.encode("utf-8", "surrogatepass")
-    return blake2b(b"|".join((POLICY_VERSION, _fingerprint(route.policy), name, budget.key)), digest_size=16).digest()
+    return _policy_hash(_fingerprint(route.policy), route.model.name, budget.key)
 
 
 def cut_hash(route: Route) -> bytes:
     """Return 16 bytes that name the policy and model a cut belongs to, whatever reserve and tools are now."""
-    return blake2b(b"cut" + _fingerprint(route.policy) + route.model.name.encode(), digest_size=16).digest()
+    return _cut_hash(_fingerprint(route.policy), route.model.name)
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _policy_hash(policy: bytes, model: str, budget: tuple[object, ...]) -> bytes:
+    limits = "|".join(map(str, budget)).encode()
+    return blake2b(b"|".join((POLICY_VERSION, policy, _named(model), limits)), digest_size=16).digest()
+
+
+@lru_cache(maxsize=MOST_KEPT)
+def _cut_hash(policy: bytes, model: str) -> bytes:
+    return blake2b(b"cut" + policy + _named(model), digest_size=16).digest()
+
+
+def _named(model: str) -> bytes:
+    return model.encode("utf-8", "surrogatepass")

@@ -20,7 +20,7 @@ from transom.proxy.config.settings import Route, Settings
 from transom.proxy.exchange import Exchange
 from transom.proxy.factors import Factors
 from transom.proxy.metrics import Metrics
-from transom.proxy.modes import mode_of, overridden_route
+from transom.proxy.modes import Mode, mode_of, overridden_route
 from transom.proxy.overflow import LearnedWindows
 from transom.proxy.passes import Decision, Pass, stable_tokens
 from transom.proxy.rates import TenantRequests
@@ -56,10 +56,8 @@ class Preparation:
         settings = self.settings()
         headers = dict(scope["headers"])
         tenant, bearer = identify(scope, settings, headers)
-        log = scope["state"].get(
-            "log", {}
-        )  # a request that is refused here on has its tenant and model in its line, too
-        log["tenant"] = tenant.name
+        log = scope["state"].get("log", {})
+        log["tenant"] = tenant.name  # in the line of a request that is refused from here on, too; so is the model
         self.requests.begin(tenant, scope["state"])
         call = await parse_call_off_loop(body)
         limit = settings.config.limits.messages
@@ -81,7 +79,8 @@ class Preparation:
         try:
             await self.factors.refresh()
             _check_size(conversation, settings.config.limits)
-            exchange = self._exchange(scope, settings, call, route, conversation)
+            mode = mode_of(route, tenant, headers, conversation.thread.ids[0] if conversation.length else None)
+            exchange = self._exchange(scope, settings, call, route, mode, conversation)
         except BaseException:  # the client may have left meanwhile
             conversation.thread.users -= 1
             raise
@@ -89,10 +88,8 @@ class Preparation:
         return exchange
 
     def _exchange(
-        self, scope: Scope, settings: Settings, call: ChatCall, route: Route, conversation: Conversation
+        self, scope: Scope, settings: Settings, call: ChatCall, route: Route, mode: Mode, conversation: Conversation
     ) -> Exchange:
-        root = conversation.thread.ids[0] if conversation.length else None
-        mode = mode_of(route, conversation.caller.tenant, dict(scope["headers"]), root)
         policy, model = route.policy, route.model
         reason = tool_limit_reached(conversation.history, policy, content_text) if mode != "off" else None
         capped = reason is not None and mode == "on"
