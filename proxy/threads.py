@@ -56,6 +56,7 @@ class Thread:
     rehearsed: View = WHOLE  # what an audit, or the control group, would have sent
     warned: bool = False  # whether its owner was told that no cut makes its limits hold
     recalled: tuple[bytes, Recalled | None] | None = None  # the newest user message's id, and what came back for it
+    makeshift: "Makeshift | None" = None
     answered: Answered | None = None
     turn: bytes | None = None  # the mark of its newest turn, if that was sent as a delta and named by its client
     size: int = field(init=False)  # bytes of the slices
@@ -101,6 +102,14 @@ class Thread:
         """Bytes of memory, roughly."""
         size = self.size + (self.answered.size if self.answered is not None else 0)
         return THREAD_OVERHEAD + size * 2 + MESSAGE_OVERHEAD * len(self.slices)
+
+
+@dataclass(frozen=True, slots=True)
+class Makeshift:
+    """The cut that stands in for a summary while none comes about, and whose policy's it is (`budgets.cut_hash`)."""
+
+    policy: bytes
+    view: View
 
 
 @dataclass(slots=True)

@@ -23,7 +23,7 @@ from transom.policies.view import WHOLE, Size, Summary, View
 from transom.proxy import recipes
 from transom.proxy.folding import Background, Folding, Rehearsal, Summaries, as_summary
 from transom.proxy.passes import Decision, Pass, before
-from transom.proxy.threads import SessionState
+from transom.proxy.threads import Makeshift, SessionState
 from transom.storage.rows import BaselineRow, StepRow
 
 NEAR_LIMIT = 0.95  # from here on a request is recorded before it is sent: a learned factor may tip it over next time
@@ -175,6 +175,8 @@ class Windowing:
         for name, trimmer in self._trimmers(policy.trimmers):
             if name == "recall" or (limits.hold(decision.sent) and name not in ALWAYS):
                 continue
+            if folding.failed and _as_before(request, decision, limits):
+                continue
             folding.view, folding.over_tokens = decision.view, limits.over_tokens(decision.sent)
             folding.size = summary_size(policy, limits, guard.fixed(decision.view))
             result = await trimmer.trim(self._trim_request(request, decision.view, limits, policy, folding))
@@ -184,6 +186,8 @@ class Windowing:
                 persist = persist and result.persist
                 if persist:
                     keep(request, decision)
+        if folding.failed:
+            request.thread.makeshift = Makeshift(request.cut_policy, decision.view.baseline())
         decision.waited_s = folding.waited_s
 
     def _trim_request(self, request: Pass, view: View, limits: Limits, policy: Policy, folding: Folding) -> TrimRequest:
@@ -275,6 +279,25 @@ class Windowing:
         request.state.remember_step(request.key, recipe)
         smaller.step = StepRow(request.state.id, *request.key, recipe)
         return smaller
+
+
+def _as_before(request: Pass, decision: Decision, limits: Limits) -> bool:
+    """Cut as the last time no summary came about, while that fits: what is sent then begins as it did.
+
+    It is no baseline: the next summary that succeeds covers what was cut meanwhile.
+    """
+    made, view = request.thread.makeshift, decision.view
+    if made is None or made.policy != request.cut_policy or made.view.reach >= len(request.history):
+        return False
+    cut = made.view
+    if cut.summary != view.summary or cut.start <= view.start or not _holds_end(cut, request):
+        return False
+    cut = settled(request.history, Protection(request.history, request.route.policy), cut)
+    if not limits.hold(cut.size(request.history)):
+        return False
+    _apply(request, decision, "truncate", cut)
+    del decision.removed["truncate"]  # it was counted when it went
+    return True
 
 
 def _warn(request: Pass, decision: Decision) -> None:

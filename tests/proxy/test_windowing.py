@@ -101,6 +101,54 @@ async def test_a_summary_stays_away_from_a_request_that_has_room_for_all_but_it(
     assert later.view.summary is not None
 
 
+# ---------------------------------------------------------------------- while no summary comes about
+def unsummarised(turns: int = 12) -> Talk:
+    """Return a conversation of turns of 200 tokens that is over its limit of 2,000 and would be summarised."""
+    said = [message for _ in range(turns) for message in (user("do", 100), assistant("so", 100))]
+    return Talk(*said, user("and now", 100), max_tokens=2000, trim_to=0.5, strategy=["compress", "truncate"])
+
+
+async def test_the_cut_that_stands_in_for_a_summary_stays_while_it_fits() -> None:
+    nobody = NoSummaries()
+    one = unsummarised()
+    starts = []
+    for _ in range(16):
+        decision = await windowing(nobody).decide(one.request())
+        assert decision.sent.tokens <= 2000
+        assert decision.labels == ["cut"]
+        assert not decision.baselines  # the next summary must cover what is cut
+        starts.append(decision.view.start)
+        one.say(assistant("so", 100), user("and then", 100))
+    assert nobody.asked == 16
+    assert starts == sorted(starts)
+    assert len(set(starts)) == 3  # half of the window goes at a time
+
+
+async def test_what_is_cut_again_is_not_counted_again() -> None:
+    one = unsummarised()
+    assert (await NOBODY.decide(one.request())).removed["truncate"] > 0
+    one.say(assistant("so", 100), user("and then", 100))
+    assert (await NOBODY.decide(one.request())).removed == {}
+
+
+async def test_a_summary_ends_the_cut_that_stood_in_for_it() -> None:
+    one = unsummarised()
+    start = (await NOBODY.decide(one.request())).view.start
+    one.say(assistant("so", 100), user("and then", 100))
+    request = one.request()
+    request.state.remember_baseline(summed_up(request, 8))
+    decision = await NOBODY.decide(request)
+    assert decision.view.summary is not None
+    assert decision.view.start != start
+
+
+async def test_a_branch_makes_a_cut_of_its_own() -> None:
+    one = unsummarised()
+    await NOBODY.decide(one.request())
+    assert one.thread.makeshift is not None
+    assert one.thread.fork(6).makeshift is None
+
+
 # ---------------------------------------------------------------------- replay
 async def test_the_same_request_is_decided_once() -> None:
     one = talk()
