@@ -4,7 +4,7 @@ Nothing here talks to an upstream, but for the summary that a window may need.
 """
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 
 from starlette.types import Scope
@@ -68,7 +68,7 @@ class Preparation:
         check_own_key(tenant, bearer, route.model)
         route = overridden_route(route, tenant, headers)
         key = session_key(headers, call, settings.config.session)
-        store = tenant.store != "none" and headers.get(STORE) != b"none"
+        store = tenant.store != "none" and not _unstored(headers)
         caller = Caller(tenant, bearer, named_user(headers, call, settings.config.session), store)
         opening = time.perf_counter()
         self.metrics.overhead("parse", opening - started)
@@ -186,6 +186,16 @@ def _check_size(conversation: Conversation, limits: Limits) -> None:
 
 def _too_many(limit: int) -> errors.BadRequest:
     return errors.BadRequest(f"A request may hold at most {limit:,} messages.", param="messages")
+
+
+def _unstored(headers: Mapping[bytes, bytes]) -> bool:
+    """Tell whether the client wants nothing stored. Raises BadRequest for any other wish: it may have meant that."""
+    wish = headers.get(STORE)
+    if wish is None:
+        return False
+    if wish.lower() != b"none":
+        raise errors.BadRequest("X-Transom-Store takes `none`.", param="X-Transom-Store")
+    return True
 
 
 def _too_long(exchange: Exchange, decision: Decision) -> errors.ContextLengthExceeded:

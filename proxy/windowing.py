@@ -91,6 +91,8 @@ class Windowing:
             theirs = await self._awaited(request, folding)
             if theirs is not None:
                 return theirs
+        if decision.labels == ["fits"] and _newly_summarised(request, decision.view):
+            decision.labels = ["compressed"]  # ahead of need, and this is the first request that is sent so
         recipe = recipes.encode(decision.view, tuple(label for label in decision.labels if label != "fits"))
         if not (self._shared and decision.decisive):  # else what was committed first is remembered, once that is known
             request.state.remember_step(request.key, recipe)
@@ -279,6 +281,12 @@ class Windowing:
         request.state.remember_step(request.key, recipe)
         smaller.step = StepRow(request.state.id, *request.key, recipe)
         return smaller
+
+
+def _newly_summarised(request: Pass, view: View) -> bool:
+    """Tell whether the thread's last request, as far as is known, was sent without the view's summary."""
+    last = request.thread.sent
+    return last is not None and view.summary is not None and last.view.summary != view.summary
 
 
 def _as_before(request: Pass, decision: Decision, limits: Limits) -> bool:

@@ -13,6 +13,7 @@ from transom.policies.view import Substitute, View
 from transom.proxy import recipes
 from transom.proxy.folding import as_summary
 from transom.proxy.passes import Decision, Pass, before
+from transom.proxy.threads import Sent
 from transom.storage.rows import BaselineRow, SummaryRow
 
 LIMITED: dict[str, Any] = {"max_tokens": 100, "trim_to": 0.5}
@@ -99,6 +100,22 @@ async def test_a_summary_stays_away_from_a_request_that_has_room_for_all_but_it(
     later = await NOBODY.decide(one.request())
     assert later.view.start > 4  # the long message is no longer the last
     assert later.view.summary is not None
+
+
+async def test_the_first_request_with_a_summary_made_ahead_of_need_says_so() -> None:
+    one = talk(4)
+    request = one.request()
+    first = await NOBODY.decide(request)
+    one.thread.sent = Sent(request.preamble, first.view, len(request.history), first.sent.tokens)
+    one.say(assistant("so", 1), user("and then", 1))
+    request = one.request()
+    request.state.remember_baseline(summed_up(request, 4))
+    second = await NOBODY.decide(request)
+    assert second.labels == ["compressed"]
+    assert (await NOBODY.decide(one.request())).labels == ["replayed", "compressed"]
+    one.thread.sent = Sent(request.preamble, second.view, len(request.history), second.sent.tokens)
+    one.say(assistant("so", 1), user("and then", 1))
+    assert (await NOBODY.decide(one.request())).labels == ["fits"]
 
 
 # ---------------------------------------------------------------------- while no summary comes about

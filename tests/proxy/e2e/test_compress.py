@@ -508,7 +508,7 @@ def test_a_summary_is_made_before_it_is_needed(serve: Serve, upstream: FakeUpstr
     until(lambda: proxy.rows(f"ahead-{end.replace(' ', '-')}").baselines)
     talk.messages.append(user(long_text("And over", 300)))
     got = talk.send()
-    assert got.window == ["fits"]
+    assert got.window == ["compressed"]
     assert got.tokens["sent"] < got.tokens["before"]
     assert len(upstream.summary_calls()) == 1
 

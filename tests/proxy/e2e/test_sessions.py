@@ -104,6 +104,19 @@ def test_the_configured_key_is_not_spent_on_who_is_to_bring_one(
     assert not upstream.received
 
 
+@pytest.mark.parametrize("wish", ["no", "off", "full", ""])
+def test_a_wish_for_storage_that_there_is_not_is_refused(proxy: Proxy, upstream: FakeUpstream, wish: str) -> None:
+    got = proxy.post(HELLO, x_session_id="wish", x_transom_store=wish)
+    assert got.error == (400, "invalid_request_error", "X-Transom-Store")
+    assert not upstream.received
+
+
+@pytest.mark.parametrize("wish", ["none", "None", "NONE"])
+def test_nothing_is_stored_if_so_wished(proxy: Proxy, upstream: FakeUpstream, wish: str) -> None:
+    assert proxy.post(HELLO, x_session_id=f"unstored-{wish}", x_transom_store=wish).status == 200
+    assert not proxy.rows(proxy.session_id(f"unstored-{wish}", "acme")).messages
+
+
 # ---------------------------------------------------------------------- without a key
 def sessions(proxy: Proxy) -> int:
     return int(proxy.sql("SELECT count(*) FROM sessions")[0][0])
