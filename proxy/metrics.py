@@ -1,4 +1,4 @@
-"""Every Prometheus metric in one place: its name, labels and buckets; does not know when something is counted.
+"""Every Prometheus metric in one place: its name, labels, buckets and meaning; does not know when something is counted.
 
 Label values must be bounded by the configuration: a tenant, a policy, a configured model (or `other`); never a
 session, a key or a user's text.
@@ -37,6 +37,59 @@ _UPSTREAM_S = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2.5, 5, 10, 30, 60, 120, 30
 _STORAGE_S = (0.0001, 0.00025, 0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1, 2, 5)
 _RATIO = (0.5, 0.7, 0.8, 0.9, 0.95, 0.98, 1, 1.02, 1.05, 1.1, 1.25, 1.5, 2, 3)
 
+_MEANINGS = {
+    "transom_requests_in_flight": "Requests being served at this moment.",
+    "transom_sessions": "Sessions (conversations) in the database.",
+    "transom_database_bytes": "Size of the database in bytes.",
+    "transom_requests_total": "Requests answered, by HTTP status; 499 is a client that left before the answer began.",
+    "transom_request_duration_seconds": "Seconds from a request's arrival to the end of its answer, upstream included.",
+    "transom_overhead_seconds": (
+        "Seconds that this proxy adds to a request, by stage and in total; waiting for models is not part of it."
+    ),
+    "transom_upstream_duration_seconds": (
+        "Seconds from sending to the upstream to the end of its answer, further tries included."
+    ),
+    "transom_time_to_first_token_seconds": (
+        "Seconds from a request's arrival to the first token of its streamed answer."
+    ),
+    "transom_prompt_tokens_total": (
+        "Tokens of prompts by this proxy's own count, as received and as sent after windowing."
+    ),
+    "transom_upstream_tokens_total": "Tokens as the provider reports them; cached ones are a part of the prompt's.",
+    "transom_prefix_stable_tokens_total": (
+        "Tokens of sent prompts that repeat the thread's previous prompt from its beginning: what a prompt cache "
+        "can reuse."
+    ),
+    "transom_token_estimate_error_ratio": (
+        "This proxy's estimate of a prompt's tokens divided by the provider's figure; 1 is exact."
+    ),
+    "transom_window_passes_total": (
+        "Words of X-Transom-Window: what a policy did to a request, or would have done under audit and control."
+    ),
+    "transom_window_over_budget_total": "Requests in which what may not be removed is over their limit.",
+    "transom_context_length_retries_total": "Tries with a smaller prompt, after the upstream refused one as too long.",
+    "transom_upstream_truncation_suspected_total": (
+        "Prompts of which the upstream read noticeably less than was sent: it may have cut them silently."
+    ),
+    "transom_items_removed_total": (
+        "Items (messages with content, tool calls, tool results) that a trimmer newly removed from what is sent."
+    ),
+    "transom_summaries_total": "Summaries wished for, by what became of them; without one, old turns are cut.",
+    "transom_summary_duration_seconds": "Seconds of a call to the summary model that was answered.",
+    "transom_summary_tokens_total": "Tokens that calls to the summary model used, as the provider reports them.",
+    "transom_tool_limit_total": "Requests of turns that have reached a cap on tool calls, by what was done about it.",
+    "transom_session_source_total": (
+        "Requests by how their session was found: named in a header or body, matched by history, new, or in memory "
+        "only."
+    ),
+    "transom_history_match_total": (
+        "Requests by how they go on from what is stored: by extending, retrying, branching, or from a new root."
+    ),
+    "transom_storage_duration_seconds": "Seconds of a storage operation, waiting for its turn included.",
+    "transom_storage_errors_total": "Writes to storage that failed.",
+    "transom_config_reloads_total": "Changed configurations that were applied, or rejected as invalid.",
+}
+
 disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
@@ -45,104 +98,62 @@ class Metrics:
 
     def __init__(self) -> None:
         self.registry = CollectorRegistry()
+        self.labels: dict[str, tuple[str, ...]] = {}  # of every metric, by its name
         self._tallied: list[Tally | Spread] = []
         self.in_flight: Callable[[], int] = lambda: 0  # how many requests are being served right now
-        self._in_flight = self._gauge("transom_requests_in_flight", "Requests being served.", "livesum")
-        self._sessions = self._gauge("transom_sessions", "Stored sessions.", "livemostrecent")
-        self._database_bytes = self._gauge("transom_database_bytes", "Size of the database.", "livemostrecent")
+        self._in_flight = self._gauge("transom_requests_in_flight", "livesum")
+        self._sessions = self._gauge("transom_sessions", "livemostrecent")
+        self._database_bytes = self._gauge("transom_database_bytes", "livemostrecent")
         self._define_requests()
         self._define_window()
         self._define_storage()
 
     def _define_requests(self) -> None:
-        self._requests = self._counter(
-            "transom_requests_total", "Answered requests.", "tenant", "model", "endpoint", "status"
-        )
-        self._request_s = self._histogram(
-            "transom_request_duration_seconds", "Whole requests.", _UPSTREAM_S, "tenant", "model", "stream"
-        )
-        self._overhead_s = self._histogram(
-            "transom_overhead_seconds", "Time this proxy adds, upstream excluded.", _OVERHEAD_S, "stage"
-        )
-        self._upstream_s = self._histogram(
-            "transom_upstream_duration_seconds", "Whole upstream calls.", _UPSTREAM_S, "model", "provider"
-        )
-        self._first_token_s = self._histogram(
-            "transom_time_to_first_token_seconds", "Until the first token.", _UPSTREAM_S, "model", "provider"
-        )
-        self._prompt_tokens = self._counter(
-            "transom_prompt_tokens_total", "Prompt tokens, own count.", "tenant", "model", "stage"
-        )
-        self._upstream_tokens = self._counter(
-            "transom_upstream_tokens_total", "Tokens, the provider's own figures.", "tenant", "model", "kind"
-        )
-        self._stable_tokens = self._counter(
-            "transom_prefix_stable_tokens_total",
-            "Tokens of sent prompts that repeat the thread's previous prompt byte for byte.",
-            "tenant",
-            "model",
-        )
-        self._estimate_ratio = self._histogram(
-            "transom_token_estimate_error_ratio", "Estimated by upstream's prompt tokens.", _RATIO, "model"
-        )
+        self._requests = self._counter("transom_requests_total", "tenant", "model", "endpoint", "status")
+        self._request_s = self._histogram("transom_request_duration_seconds", _UPSTREAM_S, "tenant", "model", "stream")
+        self._overhead_s = self._histogram("transom_overhead_seconds", _OVERHEAD_S, "stage")
+        self._upstream_s = self._histogram("transom_upstream_duration_seconds", _UPSTREAM_S, "model", "provider")
+        self._first_token_s = self._histogram("transom_time_to_first_token_seconds", _UPSTREAM_S, "model", "provider")
+        self._prompt_tokens = self._counter("transom_prompt_tokens_total", "tenant", "model", "stage")
+        self._upstream_tokens = self._counter("transom_upstream_tokens_total", "tenant", "model", "kind")
+        self._stable_tokens = self._counter("transom_prefix_stable_tokens_total", "tenant", "model")
+        self._estimate_ratio = self._histogram("transom_token_estimate_error_ratio", _RATIO, "model")
 
     def _define_window(self) -> None:
-        self._window_passes = self._counter(
-            "transom_window_passes_total", "Passes of a policy.", "tenant", "policy", "outcome", "mode"
-        )
-        self._over_budget = self._counter(
-            "transom_window_over_budget_total", "Views sent over their limit.", "tenant", "policy"
-        )
-        self._length_retries = self._counter(
-            "transom_context_length_retries_total", "Retries with a smaller view.", "model"
-        )
-        self._truncations = self._counter(
-            "transom_upstream_truncation_suspected_total", "Prompts an upstream seems to have cut.", "model"
-        )
-        self._items_removed = self._counter(
-            "transom_items_removed_total", "Items newly removed from views.", "tenant", "policy", "trimmer"
-        )
-        self._summaries = self._counter(
-            "transom_summaries_total", "Summaries asked for.", "tenant", "policy", "model", "outcome"
-        )
-        self._summary_s = self._histogram(
-            "transom_summary_duration_seconds", "Whole summary calls.", _UPSTREAM_S, "model"
-        )
-        self._summary_tokens = self._counter(
-            "transom_summary_tokens_total", "Tokens of summary calls.", "tenant", "model", "kind"
-        )
-        self._tool_limit = self._counter(
-            "transom_tool_limit_total", "Turns that met the tool-call cap.", "tenant", "policy", "action"
-        )
+        self._window_passes = self._counter("transom_window_passes_total", "tenant", "policy", "outcome", "mode")
+        self._over_budget = self._counter("transom_window_over_budget_total", "tenant", "policy")
+        self._length_retries = self._counter("transom_context_length_retries_total", "model")
+        self._truncations = self._counter("transom_upstream_truncation_suspected_total", "model")
+        self._items_removed = self._counter("transom_items_removed_total", "tenant", "policy", "trimmer")
+        self._summaries = self._counter("transom_summaries_total", "tenant", "policy", "model", "outcome")
+        self._summary_s = self._histogram("transom_summary_duration_seconds", _UPSTREAM_S, "model")
+        self._summary_tokens = self._counter("transom_summary_tokens_total", "tenant", "model", "kind")
+        self._tool_limit = self._counter("transom_tool_limit_total", "tenant", "policy", "action")
 
     def _define_storage(self) -> None:
-        self._session_source = self._counter(
-            "transom_session_source_total", "Where a request's session came from.", "tenant", "source"
-        )
-        self._history_match = self._counter(
-            "transom_history_match_total", "How a request continues the stored history.", "kind"
-        )
-        self._storage_s = self._histogram(
-            "transom_storage_duration_seconds", "Storage operations.", _STORAGE_S, "operation"
-        )
-        self._storage_errors = self._counter("transom_storage_errors_total", "Failed operations.", "operation")
+        self._session_source = self._counter("transom_session_source_total", "tenant", "source")
+        self._history_match = self._counter("transom_history_match_total", "kind")
+        self._storage_s = self._histogram("transom_storage_duration_seconds", _STORAGE_S, "operation")
+        self._storage_errors = self._counter("transom_storage_errors_total", "operation")
         # Counted in another thread, so not tallied.
-        self._reloads = Counter(
-            "transom_config_reloads_total", "Reloads of the configuration.", ["outcome"], registry=self.registry
-        )
+        self._reloads = Counter(*self._described("transom_config_reloads_total", "outcome"), registry=self.registry)
 
-    def _counter(self, name: str, text: str, *labels: str) -> Tally:
-        tally = Tally(Counter(name, text, labels, registry=self.registry))
+    def _counter(self, name: str, *labels: str) -> Tally:
+        tally = Tally(Counter(*self._described(name, *labels), registry=self.registry))
         self._tallied.append(tally)
         return tally
 
-    def _histogram(self, name: str, text: str, buckets: tuple[float, ...], *labels: str) -> Spread:
-        spread = Spread(Histogram(name, text, labels, registry=self.registry, buckets=buckets), buckets)
+    def _histogram(self, name: str, buckets: tuple[float, ...], *labels: str) -> Spread:
+        spread = Spread(Histogram(*self._described(name, *labels), registry=self.registry, buckets=buckets), buckets)
         self._tallied.append(spread)
         return spread
 
-    def _gauge(self, name: str, text: str, across: Literal["livesum", "livemostrecent"]) -> Gauge:
-        return Gauge(name, text, registry=self.registry, multiprocess_mode=across)
+    def _gauge(self, name: str, across: Literal["livesum", "livemostrecent"]) -> Gauge:
+        return Gauge(*self._described(name), registry=self.registry, multiprocess_mode=across)
+
+    def _described(self, name: str, *labels: str) -> tuple[str, str, tuple[str, ...]]:
+        self.labels[name] = labels
+        return name, _MEANINGS[name], labels
 
     def request(self, tenant: str, model: str, endpoint: str, status: int) -> None:
         """Count one answered request."""
@@ -161,7 +172,7 @@ class Metrics:
         self._upstream_s.observe(seconds, model, provider)
 
     def first_token(self, model: str, provider: str, seconds: float) -> None:
-        """Record the time from the upstream call to its first token."""
+        """Record the time from a request's arrival to the first token of its stream."""
         self._first_token_s.observe(seconds, model, provider)
 
     def prompt(self, tenant: str, model: str, *, received: int, sent: int, stable: int) -> None:
