@@ -599,12 +599,31 @@ async def test_a_header_that_cannot_be_sent() -> None:
 
 
 async def test_closing_the_upstream_is_safe_at_any_time() -> None:
+    await DirectUpstream(PATIENT).aclose()
     direct = DirectUpstream(PATIENT)
-    await direct.aclose()
     async with served(answering(whole(b"{}"))) as server:
         await first(direct, server.model)
         await direct.aclose()
         await direct.aclose()
+
+
+async def test_a_call_that_closing_ends_is_not_made_again() -> None:
+    under_way = asyncio.Event()
+
+    async def answer(call: Call) -> None:
+        if len(server.calls) > 1:
+            under_way.set()
+            await hanging(call)
+        await call.send(whole(b"{}"))
+
+    async with served(answer) as server, upstream() as direct:
+        await first(direct, server.model)
+        call = asyncio.ensure_future(direct.send(request(server.model)))
+        await asyncio.wait_for(under_way.wait(), 60)
+        await direct.aclose()
+        with pytest.raises(UpstreamUnreachable):
+            await call
+        assert (server.connections, len(server.calls)) == (1, 2)
 
 
 async def leftovers() -> int:
