@@ -154,6 +154,14 @@ async def test_path_query_and_method_are_the_callers() -> None:
         assert server.calls[0].line == "GET /v1/files/a%20b?limit=2 HTTP/1.1"
 
 
+async def test_a_login_in_the_address_is_sent_where_there_is_no_key() -> None:
+    async with served(answering(whole(b"{}"))) as server, upstream() as direct:
+        for key in (None, KEY):
+            await first(direct, model(server.port, host="us%40er:pass@127.0.0.1", api_key=key))
+
+        assert [call.headers["authorization"] for call in server.calls] == ["Basic dXNAZXI6cGFzcw==", f"Bearer {KEY}"]
+
+
 @pytest.mark.parametrize("path", ["../admin", "files/%2E%2e/x", "a/./b", "a\\..\\b"])
 async def test_a_path_cannot_leave_the_api(path: str) -> None:
     async with upstream() as direct:
