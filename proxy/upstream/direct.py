@@ -11,6 +11,7 @@ It knows HTTP and nothing of chat: bodies are opaque in both directions.
 """
 
 import asyncio
+from base64 import b64encode
 from functools import lru_cache
 
 from yarl import URL
@@ -60,7 +61,7 @@ class DirectUpstream:
             url = None
         if url is None:
             raise UpstreamUnreachable(NO_ADDRESS)
-        return await self.fetch(HttpRequest(request.method, url, _headers(request), request.body))
+        return await self.fetch(HttpRequest(request.method, url, _headers(request, url), request.body))
 
     async def fetch(self, request: HttpRequest) -> HttpReply:
         """Do as `send`, for a request that is complete in itself."""
@@ -110,7 +111,7 @@ class _Call:
         return self._started + seconds - asyncio.get_running_loop().time()
 
 
-def _headers(request: UpstreamRequest) -> list[tuple[str, str]]:
+def _headers(request: UpstreamRequest, url: URL) -> list[tuple[str, str]]:
     """Return the headers of a call: the client's, and in their place the model's own."""
     model = request.model
     own = {name.lower(): value for name, value in model.extra_headers.items()}
@@ -118,7 +119,14 @@ def _headers(request: UpstreamRequest) -> list[tuple[str, str]]:
     key = model.api_key if request.bearer is None else request.bearer
     if key is not None:
         own["authorization"] = f"Bearer {key}"
+    elif url.user is not None and "authorization" not in own:
+        own["authorization"] = _login(url.user, url.password or "")
     headers = [header for header in request.headers if header[0] not in own]
     if "content-type" not in own and not any(name == "content-type" for name, _ in headers):
         own["content-type"] = "application/json"
     return [*headers, *own.items()]
+
+
+def _login(user: str, password: str) -> str:
+    """Return what an address like https://user:password@host stands for (RFC 7617)."""
+    return f"Basic {b64encode(f'{user}:{password}'.encode()).decode()}"

@@ -6,6 +6,7 @@
 """
 
 import asyncio
+import select
 from collections.abc import Callable
 from functools import partial
 from typing import cast
@@ -59,6 +60,7 @@ class HttpConnection(asyncio.Protocol):
         self._transport: asyncio.Transport | None = None
         self._parser: httptools.HttpResponseParser | None = None
         self._reply: HttpReply | None = None
+        self._arrivals: select.poll | None = None
         self._headless = False  # the answer to HEAD has headers only
         self._unbounded = False  # the answer lasts until the connection ends
         self._paused = False
@@ -67,7 +69,8 @@ class HttpConnection(asyncio.Protocol):
     def _clear(self) -> None:
         """Expect the head of an answer."""
         self._headers: dict[str, str] = {}
-        self._lines = self._line_bytes = self._head_bytes = 0
+        self._lines = self._line_bytes = 0
+        self._head_bytes = 0  # since the last piece of a body: of a head, of chunks' sizes, of trailers
         self._head_done = self._complete = self._keep = self._surplus = False
 
     def send(self, request: HttpRequest, head: bytes, waits: Waits) -> HttpReply:
@@ -83,6 +86,10 @@ class HttpConnection(asyncio.Protocol):
             transport.write(head)
             transport.write(request.body)
         return reply
+
+    def quiet(self) -> bool:
+        """Tell whether nothing has come that the loop has not seen yet: the end, or an answer nobody asked for."""
+        return self._arrivals is None or not self._arrivals.poll(0)
 
     # ------------------------------------------------------------------ Carrier
     def pause(self) -> None:
@@ -112,7 +119,13 @@ class HttpConnection(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         """Begin."""
         self._transport = cast("asyncio.Transport", transport)  # uvloop's are so without saying it
+        opened = transport.get_extra_info("socket")
+        if opened is not None:
+            self._arrivals = select.poll()
+            self._arrivals.register(opened.fileno(), select.POLLIN)
         self._parser = httptools.HttpResponseParser(self)
+        # What RFC 9112 lets a recipient accept (2.2), and a fault of known servers; neither makes a length ambiguous.
+        self._parser.set_dangerous_leniencies(lenient_optional_cr_before_lf=True, lenient_spaces_after_chunk_size=True)
         self.open = True
 
     def data_received(self, data: bytes) -> None:
@@ -122,6 +135,7 @@ class HttpConnection(asyncio.Protocol):
             self.abort()
             return
         reply.touched = True
+        self._head_bytes += len(data)
         try:
             parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade):
@@ -129,12 +143,10 @@ class HttpConnection(asyncio.Protocol):
             if not self._complete:
                 self._fail(_reset if self._head_done else _not_http)
                 return
-        if not self._head_done:
-            self._head_bytes += len(data)
-            if self._head_bytes > HEAD_BYTES:
-                self._fail(_not_http)
-        elif self._complete:
+        if self._complete:
             self._finish(reply)
+        elif self._head_bytes > HEAD_BYTES:
+            self._fail(_reset if self._head_done else _not_http)
         else:
             reply.wake()
 
@@ -156,12 +168,13 @@ class HttpConnection(asyncio.Protocol):
         self._surplus = self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
-        """Take a header."""
+        """Take a header; those after the body are no part of the head (RFC 9110, 6.5.1)."""
         self._lines += 1
         self._line_bytes += len(name) + len(value)
         if self._lines > HEAD_LINES or self._line_bytes > HEAD_BYTES:
             raise ValueError  # the parser stops
-        self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
+        if not self._head_done:
+            self._headers[name.decode("latin-1").lower()] = value.decode("latin-1")
 
     def on_headers_complete(self) -> None:
         """Take the head, unless it only announces another (RFC 9110, 15.2)."""
@@ -174,13 +187,16 @@ class HttpConnection(asyncio.Protocol):
         reply = self._reply
         if reply is not None and not self._surplus:
             self._head_done = True
-            self._unbounded = "content-length" not in self._headers and "transfer-encoding" not in self._headers
+            self._head_bytes = 0
+            coding = self._headers.get("transfer-encoding", "identity").strip().lower()
+            self._unbounded = "content-length" not in self._headers and coding == "identity"
             reply.begin(status, self._headers)
             if self._headless:
                 self._complete = True  # what the parser now takes for the body is not there; not kept, so harmless
 
     def on_body(self, piece: bytes) -> None:
         """Take a piece of the body."""
+        self._head_bytes = 0
         if self._reply is not None and not self._complete:
             self._reply.feed(piece)
 
@@ -204,7 +220,9 @@ class HttpConnection(asyncio.Protocol):
             self._free(self)
         else:
             self.open = False
-            if transport is not None:
+            if transport is not None and transport.get_write_buffer_size():
+                transport.abort()  # to close would wait until the server has read what it no longer needs
+            elif transport is not None:
                 transport.close()
         reply.end()
 

@@ -6,6 +6,7 @@ __all__ = ["Decoder", "DecodingError"]
 
 PIECE_BYTES = 256 * 1024
 GZIP, ZLIB, RAW = 31, 15, -15  # what zlib calls their window bits
+MAGIC = b"\x1f\x8b"
 
 
 class DecodingError(Exception):
@@ -22,6 +23,8 @@ class Decoder:
         if encoding not in ("deflate", "gzip", "x-gzip"):
             raise DecodingError
         self._deflate = encoding == "deflate"
+        self._several = not self._deflate  # gzip's data may come in members (RFC 1952, 2.2)
+        self._begun = False
         self._packed = b""
         self._inflater = zlib.decompressobj(ZLIB if self._deflate else GZIP)
 
@@ -32,18 +35,35 @@ class Decoder:
             self._deflate = False
             if packed[0] & 0x0F != 8:
                 self._inflater = zlib.decompressobj(RAW)
+        self._begun = True
         self._packed += packed
 
     def take(self) -> bytes:
         """Return the next decoded bytes, nothing if more must be fed first."""
-        try:
-            decoded = self._inflater.decompress(self._packed, PIECE_BYTES)
-        except zlib.error:
-            raise DecodingError from None
-        self._packed = self._inflater.unconsumed_tail
+        decoded = b""
+        while not decoded and self._member():
+            try:
+                decoded = self._inflater.decompress(self._packed, PIECE_BYTES)
+            except zlib.error:
+                raise DecodingError from None
+            ended = self._inflater.eof
+            self._packed = self._inflater.unused_data if ended else self._inflater.unconsumed_tail
+            if not ended:
+                break
         return decoded
 
     def end(self) -> None:
-        """Raise DecodingError if the body ended too early."""
-        if not self._inflater.eof:
+        """Raise DecodingError if the body ended too early; one without a byte is empty in any encoding."""
+        if self._begun and not self._inflater.eof:
             raise DecodingError
+
+    def _member(self) -> bool:
+        """Tell whether there is a member to decode; what follows the last one is dropped, or it would be held."""
+        if not self._inflater.eof:
+            return True
+        if self._several and self._packed and MAGIC.startswith(self._packed[:2]):
+            self._inflater = zlib.decompressobj(GZIP)
+            return True
+        self._several = self._several and not self._packed
+        self._packed = b""
+        return False

@@ -44,13 +44,15 @@ class Pool:
         self._all: set[HttpConnection] = set()
         self._names = Names()
         self._sweep: asyncio.TimerHandle | None = None
+        self._closed = False
 
     def take(self, origin: Origin) -> HttpConnection | None:
         """Return an idle connection, if there is one that is not about to be closed by its server."""
         idle = self._idle.get(origin)
         while idle:
             connection = idle.pop()
-            if connection.open and asyncio.get_running_loop().time() - connection.idle_since < KEEP_ALIVE_S:
+            fresh = asyncio.get_running_loop().time() - connection.idle_since < KEEP_ALIVE_S
+            if fresh and connection.open and connection.quiet():
                 return connection
             connection.abort()
         return None
@@ -80,6 +82,8 @@ class Pool:
             del error  # or the error's trace would hold this frame, the request in it, and the error itself
 
     async def _connect(self, origin: Origin) -> HttpConnection:
+        if self._closed:
+            raise ConnectionAbortedError
         loop = asyncio.get_running_loop()
         addresses = await self._names.find(origin.host, origin.port)
         opened = await start_connection(addresses, happy_eyeballs_delay=NEXT_ADDRESS_S, loop=loop)
@@ -100,11 +104,15 @@ class Pool:
         except BaseException:
             opened.close()
             raise
+        if self._closed:
+            connection.abort()
+            raise ConnectionAbortedError
         self._all.add(connection)
         return connection
 
     def close(self) -> None:
-        """Close every connection; calls in flight are cancelled."""
+        """Close every connection, for good; calls in flight are cancelled."""
+        self._closed = True
         if self._sweep is not None:
             self._sweep.cancel()
             self._sweep = None

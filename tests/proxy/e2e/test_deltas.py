@@ -2,6 +2,7 @@
 
 import json
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -13,12 +14,14 @@ from tests.proxy.e2e.fake_upstream import (
     DONE,
     Answer,
     FakeUpstream,
+    Gate,
     call,
     completion,
     ordinary,
     say,
 )
 from tests.proxy.e2e.served import Got, Json, Proxy, Talk, assistant, config, long_text, result, serving, user
+from tests.proxy.e2e.test_compress import until
 from tests.proxy.e2e.test_history import stored
 
 SYSTEM = {"role": "system", "content": "Be brief."}
@@ -200,6 +203,20 @@ def test_what_is_erased_is_not_found(keeper: Proxy, upstream: FakeUpstream) -> N
     assert talk.send(user("On.")).status == 200
 
 
+def test_what_is_erased_while_the_model_answers_stays_erased(keeper: Proxy, upstream: FakeUpstream) -> None:
+    talk, hold = Deltas(keeper), Gate()
+    talk.send(user("One."))
+    upstream.on("plain", Answer([completion("Held.")], before=hold), ordinary)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(talk.send, user("Two."))
+        until(lambda: len(upstream.received) == 2)
+        assert keeper.get(f"/admin/sessions/{keeper.session_id(talk.session).hex()}", method="DELETE").status == 200
+        hold.open()
+        assert waiting.result().status == 200
+    assert talk.send(user("Three.")).error[:2] == (404, "session_not_found")
+    assert len(upstream.received) == 2
+
+
 # ---------------------------------------------------------------------- heads
 @pytest.mark.parametrize("parent", ["none", None])
 def test_a_session_that_holds_messages_wants_a_parent(
@@ -229,6 +246,27 @@ def test_the_head_of_another_session(keeper: Proxy, upstream: FakeUpstream) -> N
     one.send(user("One."))
     other.send(user("One."))
     assert other.send(user("Two."), parent=one.head).error[:2] == (404, "session_not_found")
+
+
+def test_the_head_of_another_tenant(keeper: Proxy, upstream: FakeUpstream) -> None:
+    talk = Deltas(keeper)
+    talk.send(user("One."))
+    assert talk.send(user("Two."), tenant="beta").error[:2] == (404, "session_not_found")
+    assert talk.send(user("Two.")).status == 200
+
+
+def test_a_whole_history_under_way_is_a_turn(keeper: Proxy, upstream: FakeUpstream) -> None:
+    whole, hold = Talk(keeper, "plain", uuid4().hex), Gate()
+    talk = Deltas(keeper, session=whole._headers["x_session_id"])
+    talk.head = head_of(whole.say("One.", x_session_history="full"))
+    upstream.on("plain", Answer([completion("Held.")], before=hold), ordinary)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(whole.say, "Two.")
+        until(lambda: len(upstream.received) == 2)
+        assert talk.send(user("Other two.")).error == CONFLICT
+        hold.open()
+        assert waiting.result().status == 200
+    assert talk.texts == ["One.", "Answer 1.", "Two.", "Held."]
 
 
 def test_each_choice_is_a_head(keeper: Proxy, upstream: FakeUpstream) -> None:

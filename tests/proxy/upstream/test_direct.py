@@ -154,6 +154,14 @@ async def test_path_query_and_method_are_the_callers() -> None:
         assert server.calls[0].line == "GET /v1/files/a%20b?limit=2 HTTP/1.1"
 
 
+async def test_a_login_in_the_address_is_sent_where_there_is_no_key() -> None:
+    async with served(answering(whole(b"{}"))) as server, upstream() as direct:
+        for key in (None, KEY):
+            await first(direct, model(server.port, host="us%40er:pass@127.0.0.1", api_key=key))
+
+        assert [call.headers["authorization"] for call in server.calls] == ["Basic dXNAZXI6cGFzcw==", f"Bearer {KEY}"]
+
+
 @pytest.mark.parametrize("path", ["../admin", "files/%2E%2e/x", "a/./b", "a\\..\\b"])
 async def test_a_path_cannot_leave_the_api(path: str) -> None:
     async with upstream() as direct:
@@ -599,12 +607,31 @@ async def test_a_header_that_cannot_be_sent() -> None:
 
 
 async def test_closing_the_upstream_is_safe_at_any_time() -> None:
+    await DirectUpstream(PATIENT).aclose()
     direct = DirectUpstream(PATIENT)
-    await direct.aclose()
     async with served(answering(whole(b"{}"))) as server:
         await first(direct, server.model)
         await direct.aclose()
         await direct.aclose()
+
+
+async def test_a_call_that_closing_ends_is_not_made_again() -> None:
+    under_way = asyncio.Event()
+
+    async def answer(call: Call) -> None:
+        if len(server.calls) > 1:
+            under_way.set()
+            await hanging(call)
+        await call.send(whole(b"{}"))
+
+    async with served(answer) as server, upstream() as direct:
+        await first(direct, server.model)
+        call = asyncio.ensure_future(direct.send(request(server.model)))
+        await asyncio.wait_for(under_way.wait(), 60)
+        await direct.aclose()
+        with pytest.raises(UpstreamUnreachable):
+            await call
+        assert (server.connections, len(server.calls)) == (1, 2)
 
 
 async def leftovers() -> int:

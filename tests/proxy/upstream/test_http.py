@@ -1,8 +1,10 @@
 """The HTTP client below its sockets: answers cut into any pieces, what ends a connection, what keeps it."""
 
 import asyncio
+import gzip
 import socket
-from contextlib import suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager, suppress
 
 import pytest
 from hypothesis import given
@@ -11,6 +13,7 @@ from yarl import URL
 
 from transom.proxy.errors import UpstreamBadResponse, UpstreamBroken, UpstreamUnreachable
 from transom.proxy.upstream.http.connection import HttpConnection
+from transom.proxy.upstream.http.decoding import Decoder, DecodingError
 from transom.proxy.upstream.http.message import HttpRequest
 from transom.proxy.upstream.http.names import Names
 from transom.proxy.upstream.http.pool import Pool
@@ -236,6 +239,155 @@ async def test_a_server_that_is_faster_than_the_reader_is_held_back() -> None:
     assert len(await reply.read(1 << 20)) == 1 << 19
 
 
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 200 OK\ncontent-length: 11\n\nhello world",
+        b"HTTP/1.1 200\r\nContent-LENGTH: 11\r\n\r\nhello world",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nb  \r\nhello world\r\n0\r\n\r\n",
+        b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\nb;a=b\r\nhello world\r\n0\r\n\r\n",
+    ],
+    ids=["line feeds", "no reason", "spaces", "extension"],
+)
+async def test_what_honest_servers_send(answer: bytes) -> None:
+    line = Line()
+    reply = line.send()
+    line.connection.data_received(answer)
+
+    assert await body_of(reply) == b"hello world"
+    assert line.free == 1
+
+
+async def test_a_coding_that_is_none_lasts_until_the_end() -> None:
+    line = Line()
+    reply = line.send()
+    line.connection.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: identity\r\n\r\nhello world")
+    line.transport.close()
+
+    assert await body_of(reply) == b"hello world"
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        b"content-length: 5\r\ncontent-length: 6",
+        b"content-length: 5\r\ntransfer-encoding: chunked",
+        b"transfer-encoding: chunked\r\ncontent-length: 5",
+        b"content-length: -5",
+        b"content-length: 99999999999999999999",
+        b"x: a\0b",
+    ],
+)
+async def test_a_length_that_can_be_read_in_two_ways_is_no_answer(head: bytes) -> None:
+    line = Line()
+    reply = line.send()
+    line.connection.data_received(b"HTTP/1.1 200 OK\r\n" + head + b"\r\n\r\nhello")
+
+    with pytest.raises(UpstreamBadResponse):
+        await body_of(reply)
+    assert (line.free, line.gone) == (0, 1)
+
+
+async def test_headers_after_the_body_are_not_the_answers() -> None:
+    line = Line()
+    reply = line.send()
+    line.connection.data_received(
+        ANSWERS["chunked"][:-2].replace(b"\r\n\r\n", b"\r\nX-A: 1\r\n\r\n", 1)
+        + b"x-a: 2\r\nx-b: 3\r\nconnection: close\r\n\r\n"
+    )
+
+    assert await body_of(reply) == b"hello world"
+    assert reply.headers == {"x-a": "1"}
+
+
+@pytest.mark.parametrize("begun", [b"0\r\nx: ", b"1;"], ids=["trailer", "extension"])
+async def test_what_is_neither_head_nor_body_has_an_end(begun: bytes) -> None:
+    line = Line()
+    reply = line.send()
+    line.connection.data_received(b"HTTP/1.1 200 OK\r\ntransfer-encoding: chunked\r\n\r\n" + begun)
+    for _ in range(100):
+        if not line.transport.ended:
+            line.connection.data_received(b"x" * 1000)
+
+    with pytest.raises(UpstreamBroken):
+        await body_of(reply)
+    assert line.transport.ended
+
+
+async def test_a_server_that_reads_no_more_holds_no_socket() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writer.transport.pause_reading()  # type: ignore[attr-defined]
+        writer.write(b"HTTP/1.1 413 Too Large\r\ncontent-length: 2\r\n\r\nno")
+        await asyncio.Event().wait()
+
+    async with running(serve) as to:
+        pool = Pool()
+        asked = HttpRequest("POST", to, [], bytes(32 << 20))
+        connection = await pool.connect(asked.origin, 60)
+        assert await body_of(connection.send(asked, asked.head(), waits())) == b"no"
+        async with asyncio.timeout(60):
+            while pool._all:
+                await asyncio.sleep(0.01)
+
+
+async def test_an_answer_that_nobody_asked_for_reaches_no_other_request() -> None:
+    writers = []
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        writers.append(writer)
+        while await reader.read(1000):
+            writer.write(ANSWERS["length"])
+        writer.close()
+
+    async with running(serve) as to:
+        pool = Pool()
+        asked = HttpRequest("GET", to, [], b"")
+        connection = await pool.connect(asked.origin, 60)
+        assert await body_of(connection.send(asked, asked.head(), waits())) == b"hello world"
+        writers[0].get_extra_info("socket")._sock.send(ANSWERS["length"])  # the loop has not seen it yet
+        assert pool.take(asked.origin) is None
+        pool.close()
+
+
+async def test_a_closed_pool_connects_no_more() -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.read()
+
+    pool = Pool()
+    async with running(serve) as to:
+        origin = HttpRequest("GET", to, [], b"").origin
+        under_way = asyncio.ensure_future(pool.connect(origin, 60))
+        await asyncio.sleep(0)
+        pool.close()
+        for connecting in (under_way, pool.connect(origin, 60)):
+            with pytest.raises(UpstreamUnreachable):
+                await connecting
+        assert not pool._all
+
+
+@given(st.lists(st.binary(max_size=50), min_size=1, max_size=4), st.integers(1, 40), st.sampled_from([b"", b"\0" * 99]))
+def test_members_are_one_body(parts: list[bytes], cut: int, padding: bytes) -> None:
+    packed = b"".join(map(gzip.compress, parts)) + padding
+    decoder = Decoder("gzip")
+    found = b""
+    for start in range(0, len(packed), cut):
+        decoder.feed(packed[start : start + cut])
+        while piece := decoder.take():
+            found += piece
+    decoder.end()
+    assert found == b"".join(parts)
+
+
+def test_a_body_without_a_byte_is_empty_in_any_encoding() -> None:
+    decoder = Decoder("gzip")
+    assert decoder.take() == b""
+    decoder.end()
+    decoder.feed(gzip.compress(b"x")[:-1])
+    assert decoder.take() == b"x"
+    with pytest.raises(DecodingError):
+        decoder.end()
+
+
 async def test_a_request_is_framed_by_its_length() -> None:
     line = Line()
     asked = request("POST", b"x" * 100_000, accept="*/*")
@@ -315,3 +467,27 @@ async def test_idle_connections_are_closed_in_time(monkeypatch: pytest.MonkeyPat
 
 def waits() -> Waits:
     return Waits(60, 60, asyncio.get_running_loop().time() + 60)
+
+
+@asynccontextmanager
+async def running(
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]],
+) -> AsyncIterator[URL]:
+    """Run a server for the time of a block; what it still does then is cancelled."""
+    tasks: set[asyncio.Task[None]] = set()
+
+    async def begin(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.add(task)
+        with suppress(asyncio.CancelledError, ConnectionError):
+            await serve(reader, writer)
+        writer.transport.abort()
+
+    async with await asyncio.start_server(begin, "127.0.0.1", 0) as server:
+        try:
+            yield URL(f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}")
+        finally:
+            for task in tasks:
+                task.cancel()
+            await asyncio.gather(*tasks)
