@@ -3,6 +3,7 @@
 It knows nothing of files, other entries or how a model is called.
 """
 
+import re
 from collections.abc import Iterator
 from typing import Any, Literal, Self
 
@@ -82,6 +83,9 @@ uses_embed_content use_openai_responses_path bedrock_converse_supports_strict_to
 bedrock_output_config_effort_ceiling default_reasoning_effort search_free_requests prompt_cache_min_tokens
 """
 IDLE_INFO = frozenset(_IDLE_INFO.split())
+HEADER_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+")  # RFC 9110, 5.6.2
+HEADER_VALUE = re.compile(r"[^\r\n\0]*")
+FRAMING = frozenset({"connection", "content-length", "host", "transfer-encoding"})  # set for each request
 INFO_PREFIXES = ("supports_", "ptu_", "reasoning_", "thinking_", "token_count_", "fedramp_", "regional_")
 
 
@@ -129,6 +133,16 @@ class LiteLLMParams(BaseModel):
         if value is not None and not value.startswith(("http://", "https://")):
             raise PydanticCustomError("address", "must be an address that begins with http:// or https://")
         return value.rstrip("/") if value is not None else None
+
+    @field_validator("extra_headers")
+    @classmethod
+    def _check_headers(cls, value: dict[str, str]) -> dict[str, str]:
+        for name, text in value.items():
+            if not HEADER_NAME.fullmatch(name) or name.lower() in FRAMING or not HEADER_VALUE.fullmatch(text):
+                raise PydanticCustomError(
+                    "header", "must be headers that can be sent, and none that frames the request"
+                )
+        return value
 
     @model_validator(mode="after")
     def _check_both_addresses(self) -> Self:
