@@ -144,7 +144,22 @@ def test_keys_that_belong_to_nobody(proxy: Proxy, upstream: FakeUpstream, header
     ],
 )
 def test_without_keys_only_this_machine_is_served(anonymous: Proxy, headers: dict[str, str], status: int) -> None:
-    assert request(anonymous.port, body=HELLO, headers=headers).status == status
+    got = request(anonymous.port, body=HELLO, headers=headers)
+    assert got.status == status
+    if status == 401:
+        assert got.error[:2] == (401, "invalid_api_key")
+        assert got.json["error"]["message"] == (
+            "No keys are configured, so only this machine may ask; give tenants keys, or set server.allow_anonymous, "
+            "to let others in."
+        )
+
+
+def test_a_key_in_the_wrong_header(proxy: Proxy) -> None:
+    got = request(proxy.port, body=HELLO, headers={"x-api-key": "key-of-acme"})
+    assert got.error[:2] == (401, "invalid_api_key")
+    assert got.json["error"]["message"] == "The key came in x-api-key; send it as `Authorization: Bearer …`."
+    wrong = request(proxy.port, body=HELLO, headers={"x-api-key": "key-of-acme", "authorization": "Bearer wrong"})
+    assert "No valid API key" in wrong.json["error"]["message"]
 
 
 @pytest.fixture
