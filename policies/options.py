@@ -348,8 +348,8 @@ class Policy(BaseModel):
         unwritten = self.preset is None and "max_tool_calls_per_turn" not in self.written
         if unwritten and self.effective_tool_calls_cap is not None:
             found.append(
-                f"nobody wrote max_tool_calls_per_turn, so a turn is cut off after {self.max_tool_calls_per_turn} "
-                "tool calls; write a number, or null for no cap"
+                f"max_tool_calls_per_turn is not set: the default, {self.max_tool_calls_per_turn} a turn, holds; "
+                "write a number, or null for no cap"
             )
         if self.trimmers == ("token_budget",) and self.max_tokens is None and self.max_context_items is not None:
             found.append("token_budget knows no item limit, so max_context_items has no effect; set max_tokens")

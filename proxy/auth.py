@@ -14,6 +14,12 @@ FORWARDING = frozenset(
     {b"forwarded", b"x-forwarded-for", b"x-forwarded-host", b"x-forwarded-proto", b"x-real-ip", b"via"}
 )
 
+NO_KEYS = (
+    "No keys are configured, so only this machine may ask; give tenants keys, or set server.allow_anonymous, "
+    "to let others in."
+)
+MISPLACED = "The key came in x-api-key; send it as `Authorization: Bearer …`."
+
 
 def bearer_of(headers: Mapping[bytes, bytes]) -> str | None:
     """Return the bearer token, if there is one."""
@@ -60,13 +66,17 @@ def _anonymous(
     """
     tenant = settings.anonymous
     if tenant is None or own_key:
-        raise InvalidApiKey
+        raise _unknown(headers, key)
     if key is not None and settings.keys and tenant.upstream_key != "client":
         raise InvalidApiKey
     server = settings.config.server
     if not server.allow_anonymous and not is_local(scope, headers, server.cors_origins):
-        raise InvalidApiKey
+        raise _unknown(headers, key) if settings.keys else InvalidApiKey(NO_KEYS)
     return tenant
+
+
+def _unknown(headers: Mapping[bytes, bytes], key: str | None) -> InvalidApiKey:
+    return InvalidApiKey(MISPLACED if key is None and b"x-api-key" in headers else None)
 
 
 def authorise(scope: Scope, settings: Settings) -> str:

@@ -136,7 +136,9 @@ class ChatRequest:
         try:
             return await read_body(self._receive, limit, content_length(headers))
         except BodyTooLarge:
-            raise errors.BodyTooLarge from None
+            raise errors.BodyTooLarge(
+                f"The request body is larger than the {limit} bytes that this server accepts."
+            ) from None
 
     async def _serve(self, body: bytes) -> None:
         preparation = self._endpoint.preparation

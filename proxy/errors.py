@@ -43,6 +43,8 @@ from typing import ClassVar
 
 import msgspec
 
+from transom.proxy.clipping import clipped
+
 __all__ = [
     "BadRequest",
     "BodyTooLarge",
@@ -105,7 +107,6 @@ class TransomError(Exception):
         super().__init__(self.message)
 
 
-MODEL_SHOWN = 64  # characters of a model's name in a sentence
 NO_RETRY: Mapping[str, str] = {"x-should-retry": "false"}
 
 
@@ -192,8 +193,7 @@ class ModelNotFound(ClientError):
     def __init__(self, name: str | None = None) -> None:
         message = None
         if name is not None:
-            shown = name[:MODEL_SHOWN].encode("utf-8", "replace").decode() + "…" * (len(name) > MODEL_SHOWN)
-            message = f"The model `{shown}` is not configured; GET /v1/models lists those that are."
+            message = f"The model `{clipped(name)}` is not configured; GET /v1/models lists those that are."
         super().__init__(message, param="model")
 
 

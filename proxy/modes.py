@@ -4,6 +4,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Literal
 
+from transom.proxy.clipping import clipped, listed
 from transom.proxy.config.settings import Route, Tenant
 from transom.proxy.errors import BadRequest, OverrideNotAllowed
 
@@ -25,7 +26,10 @@ def overridden_route(route: Route, tenant: Tenant, headers: Mapping[bytes, bytes
         raise OverrideNotAllowed
     policy = tenant.policies.get(name.decode("latin-1"))
     if policy is None:
-        raise BadRequest("There is no policy of that name.", param="X-Transom-Policy")
+        asked = clipped(name.decode("latin-1"))
+        raise BadRequest(
+            f"There is no policy `{asked}`; there are: {listed(tenant.policies)}.", param="X-Transom-Policy"
+        )
     return replace(route, policy_name=name.decode("latin-1"), policy=policy)
 
 

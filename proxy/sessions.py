@@ -91,7 +91,9 @@ def session_key(headers: Headers, call: ChatCall, settings: SessionSettings) -> 
     for name in _as_sent(settings.headers):
         value = headers.get(name)
         if value is not None:
-            if not value or len(value) > LONGEST_KEY or any(not 0x21 <= byte <= 0x7E for byte in value):
+            if not value:
+                raise InvalidSessionId("The session id is empty; send one, or no such header.", param=name.decode())
+            if len(value) > LONGEST_KEY or any(not 0x21 <= byte <= 0x7E for byte in value):
                 raise InvalidSessionId(param=name.decode())
             return SessionKey(value.decode("ascii"), "header")
     for path in settings.body_fields:

@@ -15,8 +15,9 @@ import yaml
 
 from transom.proxy.config.consistency import NO_BALANCER
 from transom.proxy.config.model_entry import LiteLLMParams, ModelInfo, known_info, known_param, refusal
-from transom.proxy.config.places import Document, KeyPath, Tree, read_yaml
+from transom.proxy.config.places import Document, Fault, KeyPath, Tree, read_yaml
 from transom.proxy.config.resolve import FROM_ENVIRONMENT, FROM_FILE
+from transom.proxy.config.windows import known_model
 
 HEAD = """\
 # Made by `transom import litellm` from {source}.
@@ -55,16 +56,24 @@ class Import:
 
     document: Document
     made: Tree = field(default_factory=dict)
-    said: list[str] = field(default_factory=list)
+    notes: list[tuple[int, str]] = field(default_factory=list)
     variables: set[str] = field(default_factory=set)
 
     def drop(self, path: KeyPath, reason: str) -> None:
         """Note what is left out."""
-        self.said.append(f"left out: {self.document.fault(path, reason)}")
+        self._note("left out", self.document.fault(path, reason))
 
     def change(self, path: KeyPath, reason: str) -> None:
         """Note what is written otherwise."""
-        self.said.append(f"changed: {self.document.fault(path, reason)}")
+        self._note("changed", self.document.fault(path, reason))
+
+    @property
+    def said(self) -> list[str]:
+        """What was said, in the order of the file's lines."""
+        return [text for _, text in sorted(self.notes, key=lambda note: note[0])]
+
+    def _note(self, what: str, fault: Fault) -> None:
+        self.notes.append((fault.place.line or 0, f"{what}: {fault}"))
 
 
 def import_litellm(source: Path, output: Path | None, *, overwrite: bool = False) -> int:
@@ -159,9 +168,10 @@ def _unfit(name: str, target: str, seen: set[str]) -> str | None:
 def _model(work: Import, path: KeyPath, entry: Tree, drop_params: bool) -> Tree:
     where: KeyPath = (*path, "litellm_params")
     prefix = "".join(c if c.isalnum() else "_" for c in entry["model_name"]).strip("_").upper() or "ANY"
-    idle = LiteLLMParams.model_construct(**entry["litellm_params"]).idle_params
+    held = _with_openai(work, where, entry["litellm_params"])
+    idle = LiteLLMParams.model_construct(**held).idle_params
     params: Tree = {}
-    for key, value in entry["litellm_params"].items():
+    for key, value in held.items():
         if reason := _not_taken_over(key, idle):
             work.drop((*where, key), reason)
         else:
@@ -173,6 +183,15 @@ def _model(work: Import, path: KeyPath, entry: Tree, drop_params: bool) -> Tree:
     for key in entry.keys() - {"model_name", "litellm_params", "model_info"}:
         work.drop((*path, key), NO_COUNTERPART)
     return made | ({"model_info": info} if info else {})
+
+
+def _with_openai(work: Import, path: KeyPath, params: Tree) -> Tree:
+    """Return the parameters with the provider written, where LiteLLM takes a bare model's name for OpenAI's."""
+    target = params["model"]
+    if "/" in target or params.get("custom_llm_provider") or known_model((target,)).provider != "openai":
+        return params
+    work.change((*path, "model"), f"is OpenAI's; openai/{target} goes straight to it")
+    return params | {"model": f"openai/{target}"}
 
 
 def _not_taken_over(key: str, idle: tuple[str, ...]) -> str | None:

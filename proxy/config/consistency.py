@@ -4,6 +4,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from transom.policies.options import PRESETS
+from transom.proxy.config.doubts import unknown_provider
 from transom.proxy.config.model_entry import (
     DEMO_MODEL,
     OWN_PROVIDER,
@@ -51,7 +52,7 @@ def inconsistencies(config: Config, document: Document) -> Iterator[Fault]:
     yield from _doubled_keys(config, document)
     yield from _lost_names(config, document)
     yield from _lost_trimmers(config, document)
-    yield from _lost_own_models(config, document)
+    yield from _lost_providers(config, document)
     if config.server.workers > 1 and config.storage.is_sqlite:
         yield document.fault(
             ("server", "workers"), "more than one worker needs PostgreSQL; set storage.url to postgresql+psycopg://…"
@@ -109,12 +110,16 @@ def _no_policy(name: str, config: Config) -> str:
     return f"there is no policy {name}{nearest(name, config.policies)}"
 
 
-def _lost_own_models(config: Config, document: Document) -> Iterator[Fault]:
+def _lost_providers(config: Config, document: Document) -> Iterator[Fault]:
     for index, entry in enumerate(config.model_list):
         params = entry.litellm_params
-        if params.provider_name == OWN_PROVIDER and params.provider != "demo":
-            path: KeyPath = ("model_list", index, "litellm_params", "model")
-            yield document.fault(path, f"the one model of {OWN_PROVIDER} is {DEMO_MODEL}")
+        key = "custom_llm_provider" if params.custom_llm_provider else "model"
+        path: KeyPath = ("model_list", index, "litellm_params", key)
+        if params.provider_name == OWN_PROVIDER:
+            if params.provider != "demo":
+                yield document.fault(path, f"the one model of {OWN_PROVIDER} is {DEMO_MODEL}")
+        elif sentence := unknown_provider(params):
+            yield document.fault(path, sentence)
 
 
 def _lost_trimmers(config: Config, document: Document) -> Iterator[Fault]:

@@ -1,4 +1,4 @@
-"""What is probably mistyped in where a model's requests go; each may be right, so none is a fault."""
+"""What is mistyped in where a model's requests go: an unknown provider is a fault, the rest may be right."""
 
 from collections.abc import Iterable, Iterator
 from difflib import get_close_matches
@@ -9,15 +9,22 @@ from transom.proxy.config.windows import known_providers, model_map
 
 
 def doubts(params: LiteLLMParams) -> Iterator[str]:
-    """Yield a sentence for a model without a provider, an unknown provider, and an address without a path."""
-    if params.provider == "litellm" and (providers := known_providers()):
-        if params.provider_name is None:
-            yield f"{params.model} names no provider{_did_you_mean(_with_provider(params, providers))}"
-        elif params.provider_name not in providers:
-            meant = _with_known_provider(params, params.provider_name, providers)
-            yield f"{params.provider_name} is no provider that litellm knows{_did_you_mean(meant)}"
+    """Yield a sentence for a model without a provider, and for an address without a path."""
+    if params.provider == "litellm" and params.provider_name is None and (providers := known_providers()):
+        yield f"{params.model} names no provider{_did_you_mean(_with_provider(params, providers))}"
     if params.provider == "direct" and params.address is not None and not urlsplit(params.address).path:
         yield f"api_base {params.address} has no path, and most servers answer below /v1"
+
+
+def unknown_provider(params: LiteLLMParams) -> str | None:
+    """Say that the provider is none that can be called; None where it is one, or where litellm is not installed."""
+    given = params.provider_name
+    if params.provider != "litellm" or given is None:
+        return None
+    providers = known_providers()
+    if not providers or given in providers:
+        return None
+    return f"{given} is no provider that litellm knows{_did_you_mean(_with_known_provider(params, given, providers))}"
 
 
 def _did_you_mean(meant: str | None) -> str:

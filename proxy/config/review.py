@@ -125,7 +125,7 @@ def _about_route(tenant: Tenant, route: Route) -> Iterator[str]:
     if window is None:
         if route.model.name != ANY and not isinstance(policy.max_tokens, int):
             yield (
-                "its window is unknown, so nothing is cut by tokens before the model refused a request once; "
+                "its window is unknown, so no request is cut to fit it until the model has refused one as too long; "
                 "set model_info.max_input_tokens"
             )
         return

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 from pydantic import JsonValue
 
 from transom.policies.options import Policy
+from transom.proxy.clipping import clipped, listed
 from transom.proxy.config.model_entry import LiteLLMParams, ModelEntry, Provider
 from transom.proxy.config.schema import Config, TenantEntry, hash_key
 from transom.proxy.config.windows import Facts, known_model
@@ -117,7 +118,9 @@ class Tenant:
             model = _named(template, model_name)
         policy_name = self._policy_of(model_name)
         if policy_name is None:
-            raise ModelNotAllowed(param="model")
+            allowed = listed(self.model_names())
+            instead = f"it may use: {allowed}" if allowed else "it may use none"
+            raise ModelNotAllowed(f"This key may not use the model `{clipped(model_name)}`; {instead}.", param="model")
         return Route(model, policy_name, self.policies[policy_name])
 
     def model_names(self) -> Iterator[str]:

@@ -1,5 +1,6 @@
 """What litellm's files say about a model's window and the providers there are; litellm is never imported for it."""
 
+import re
 from collections.abc import Mapping
 from functools import lru_cache
 from importlib.util import find_spec
@@ -12,6 +13,11 @@ Read = TypeVar("Read")
 
 MODEL_MAP = "model_prices_and_context_window_backup.json"
 PROVIDERS = "provider_endpoints_support_backup.json"
+COMPATIBLE = "llms/openai_like/providers.json"
+# The enumeration of providers, in Python: its values are read as text, for an import of the package takes seconds.
+ENUMERATION = "types/utils.py"
+MEMBERS = re.compile(rb"^class LlmProviders\(.*\n((?:[ \t].*\n|\n)*)", re.MULTILINE)
+MEMBER = re.compile(rb'^ +\w+ = "([^"]+)"', re.MULTILINE)
 
 
 class Facts(msgspec.Struct, frozen=True):
@@ -49,7 +55,9 @@ def known_providers() -> frozenset[str]:
     """Return the names of providers that litellm takes before a model's name; empty where its files are missing."""
     listed = _read(PROVIDERS, _Providers)
     prefixes = {prefix for prefix, slash, _ in (name.partition("/") for name in model_map()) if slash}
-    return frozenset(prefixes.union(listed.providers)) if listed is not None else frozenset()
+    if listed is None:
+        return frozenset()
+    return frozenset(prefixes.union(listed.providers, _read(COMPATIBLE, dict[str, msgspec.Raw]) or (), _enumerated()))
 
 
 @lru_cache(maxsize=1)
@@ -60,14 +68,27 @@ def model_map() -> Mapping[str, Facts]:
     return {name: _facts(entry) for name, entry in entries.items()}
 
 
+def _enumerated() -> list[str]:
+    found = MEMBERS.search(_bytes(ENUMERATION) or b"")
+    return [name.decode() for name in MEMBER.findall(found[1])] if found is not None else []
+
+
 def _read(name: str, kind: type[Read]) -> Read | None:
     """Decode a JSON file of the package, or return None where there is none that can be read."""
+    held = _bytes(name)
+    try:
+        return msgspec.json.decode(held, type=kind) if held is not None else None
+    except msgspec.DecodeError:
+        return None
+
+
+def _bytes(name: str) -> bytes | None:
     spec = find_spec("litellm")
     if spec is None or not spec.submodule_search_locations:
         return None
     try:
-        return msgspec.json.decode((Path(spec.submodule_search_locations[0]) / name).read_bytes(), type=kind)
-    except (OSError, msgspec.DecodeError):
+        return (Path(spec.submodule_search_locations[0]) / name).read_bytes()
+    except OSError:
         return None
 
 

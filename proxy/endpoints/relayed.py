@@ -127,7 +127,9 @@ class _Request:
         try:
             return await read_body(self._receive, limit, content_length(headers))
         except BodyTooLarge:
-            raise errors.BodyTooLarge from None
+            raise errors.BodyTooLarge(
+                f"The request body is larger than the {limit} bytes that this server accepts."
+            ) from None
 
     # ------------------------------------------------------------------ the upstream
     def _target(self, name: str | None, tenant: Tenant, called: Endpoint) -> Model:

@@ -223,7 +223,7 @@ def test_caps_count_under_none_only_when_written(mapping: dict[str, Any], caps: 
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
-        ({}, ("nobody wrote max_tool_calls_per_turn, so a turn is cut off after 10 tool calls",)),
+        ({}, ("max_tool_calls_per_turn is not set: the default, 10 a turn, holds",)),
         ({"max_tool_calls_per_turn": 10}, ()),
         ({"max_tool_calls_per_turn": None}, ()),
         ({"strategy": "none"}, ()),

@@ -121,6 +121,10 @@ def _untranslated(raised: Exception, sent: Iterable[str]) -> TransomError:
         return UpstreamAuth("The model has no key or credentials that its provider would take; check its entry.")
     if status == 404:
         return ModelNotFound()
+    if "LLM Provider NOT provided" in str(raised):  # litellm has no class of its own for it
+        return UpstreamUnreachable(
+            "The model's entry names no provider that litellm knows; write its litellm_params.model as provider/model."
+        )
     return _not_taken(str(raised), sent) if kind == "UnsupportedParamsError" else _untranslatable(kind)
 
 

@@ -44,7 +44,7 @@ def test_for_people(folder: Path) -> None:
         "acme cheap agent clear_tool_results, compress, truncate (audit) 28,672 32,768 no limit no cap sum.example"
         in lines
     )
-    assert any(line.startswith("warning: policy default: nobody wrote max_tool_calls_per_turn") for line in lines)
+    assert any(line.startswith("warning: policy default: max_tool_calls_per_turn is not set") for line in lines)
 
 
 def test_no_colours_where_there_is_no_terminal(folder: Path) -> None:

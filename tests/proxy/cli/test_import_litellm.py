@@ -176,3 +176,26 @@ def test_a_file_is_overwritten_only_by_force(tmp_path: Path) -> None:
     assert output.read_text() == "mine"
     assert imported(tmp_path, LITELLM, "--output", str(output), "--force").exit_code == 0
     assert "model_list:" in output.read_text()
+
+
+def test_openais_models_go_straight_to_openai(tmp_path: Path) -> None:
+    source = tmp_path / "litellm.yaml"
+    source.write_text(
+        "general_settings: {cache: true}\n"
+        "model_list:\n"
+        "- model_name: mini\n"
+        "  litellm_params: {model: gpt-4o-mini, api_key: none}\n"
+        "- model_name: mine\n"
+        "  litellm_params: {model: gpt-4o-mini, custom_llm_provider: azure}\n"
+        "- model_name: other\n"
+        "  litellm_params: {model: claude-sonnet-4-5}\n"
+    )
+    result = CliRunner().invoke(app, ["import", "litellm", str(source)])
+    assert result.exit_code == 0
+    models = [entry["litellm_params"]["model"] for entry in yaml.safe_load(result.stdout)["model_list"]]
+    assert models == ["openai/gpt-4o-mini", "gpt-4o-mini", "claude-sonnet-4-5"]
+    first, second = result.stderr.splitlines()
+    assert first.startswith(f"left out: {source}:1: general_settings.cache: ")
+    assert second == (
+        f"changed: {source}:4: model_list[0].litellm_params.model: is OpenAI's; openai/gpt-4o-mini goes straight to it"
+    )

@@ -67,3 +67,21 @@ def test_the_own_provider_has_one_model() -> None:
         "model_list[0].litellm_params.model",
         "the one model of transom is transom/demo",
     )
+
+
+@pytest.mark.parametrize(
+    ("params", "key", "sentence"),
+    [
+        ({"model": "opnai/gpt-4o"}, "model", "opnai is no provider that litellm knows; did you mean openai/gpt-4o?"),
+        (
+            {"model": "q", "custom_llm_provider": "antropic"},
+            "custom_llm_provider",
+            "antropic is no provider that litellm knows; did you mean anthropic?",
+        ),
+    ],
+)
+def test_a_provider_that_nobody_knows(params: dict[str, str], key: str, sentence: str) -> None:
+    with pytest.raises(ConfigError) as caught:
+        from_mapping({"model_list": [{"model_name": "m", "litellm_params": params}]}, environment={})
+    (fault,) = caught.value.faults
+    assert (fault.key, fault.sentence) == (f"model_list[0].litellm_params.{key}", sentence)

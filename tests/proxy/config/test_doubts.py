@@ -5,7 +5,7 @@ from typing import Any
 import pytest
 
 from transom.proxy.config import doubts as module
-from transom.proxy.config.doubts import doubts
+from transom.proxy.config.doubts import doubts, unknown_provider
 from transom.proxy.config.model_entry import LiteLLMParams
 
 
@@ -30,6 +30,7 @@ def doubted(model: str, **params: Any) -> list[str]:
 )
 def test_what_may_well_be_right(model: str, params: dict[str, Any]) -> None:
     assert doubted(model, **params) == []
+    assert unknown_provider(LiteLLMParams(model=model, **params)) is None
 
 
 @pytest.mark.parametrize(
@@ -39,6 +40,20 @@ def test_what_may_well_be_right(model: str, params: dict[str, Any]) -> None:
         ("gpt4o-mini", {}, "gpt4o-mini names no provider; did you mean openai/gpt-4o-mini?"),
         ("zzz", {}, "zzz names no provider; write provider/model, as in openai/gpt-4o"),
         ("zzz", {"api_base": "http://x/v1"}, "zzz names no provider; did you mean openai/zzz?"),
+        (
+            "openai/q",
+            {"api_base": "http://llm.example:8080/"},
+            "api_base http://llm.example:8080 has no path, and most servers answer below /v1",
+        ),
+    ],
+)
+def test_what_is_probably_mistyped(model: str, params: dict[str, Any], said: str) -> None:
+    assert doubted(model, **params) == [said]
+
+
+@pytest.mark.parametrize(
+    ("model", "params", "said"),
+    [
         ("opeani/gpt-4o", {}, "opeani is no provider that litellm knows; did you mean openai/gpt-4o?"),
         (
             "Zzzz/Qwen3-8B",
@@ -55,17 +70,13 @@ def test_what_may_well_be_right(model: str, params: dict[str, Any]) -> None:
             {"custom_llm_provider": "antropic"},
             "antropic is no provider that litellm knows; did you mean anthropic?",
         ),
-        (
-            "openai/q",
-            {"api_base": "http://llm.example:8080/"},
-            "api_base http://llm.example:8080 has no path, and most servers answer below /v1",
-        ),
     ],
 )
-def test_what_is_probably_mistyped(model: str, params: dict[str, Any], said: str) -> None:
-    assert doubted(model, **params) == [said]
+def test_an_unknown_provider(model: str, params: dict[str, Any], said: str) -> None:
+    assert unknown_provider(LiteLLMParams(model=model, **params)) == said
 
 
 def test_nothing_is_doubted_where_litellm_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(module, "known_providers", frozenset)
-    assert doubted("opeani/gpt-4o") == []
+    assert doubted("gpt-4o") == []
+    assert unknown_provider(LiteLLMParams(model="opeani/gpt-4o")) is None

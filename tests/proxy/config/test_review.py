@@ -100,8 +100,8 @@ def test_where_summaries_go() -> None:
             {"model_list": [entry("m", "openai/m")]},
             [
                 (
-                    "tenant t, model m: its window is unknown, so nothing is cut by tokens before the model refused "
-                    "a request once; set model_info.max_input_tokens"
+                    "tenant t, model m: its window is unknown, so no request is cut to fit it until the model has "
+                    "refused one as too long; set model_info.max_input_tokens"
                 )
             ],
         ),
@@ -112,7 +112,7 @@ def test_where_summaries_go() -> None:
             {"policies": {"default": {}}},
             [
                 (
-                    "policy default: nobody wrote max_tool_calls_per_turn, so a turn is cut off after 10 tool calls; "
+                    "policy default: max_tool_calls_per_turn is not set: the default, 10 a turn, holds; "
                     "write a number, or null for no cap"
                 )
             ],
@@ -122,7 +122,7 @@ def test_where_summaries_go() -> None:
             {"policies": {**policy(), "chosen": {}}, "tenants": {"t": {"keys": ["k"], "may_override": ["policy"]}}},
             [
                 (
-                    "policy chosen: nobody wrote max_tool_calls_per_turn, so a turn is cut off after 10 tool calls; "
+                    "policy chosen: max_tool_calls_per_turn is not set: the default, 10 a turn, holds; "
                     "write a number, or null for no cap"
                 )
             ],

@@ -29,6 +29,7 @@ def test_a_known_model() -> None:
 
 def test_the_providers_of_both_files() -> None:
     assert {"openai", "anthropic", "hosted_vllm", "ollama_chat"} <= known_providers()
+    assert {"nano-gpt", "sagemaker_nova"} <= known_providers()  # in the table of compatible ones, in the enumeration
     assert "gpt-4o-mini" not in known_providers()
     assert known_model(("gpt-4o-mini",)).provider == "openai"
 

@@ -83,7 +83,9 @@ def test_nan_is_not_json(proxy: Proxy, upstream: FakeUpstream) -> None:
 def test_bodies_over_the_limit(serve: Serve) -> None:
     proxy = serve(limits={"body_bytes": 1000, "messages": 3})
     big = json.dumps(HELLO | {"user": "x" * 1000}).encode()
-    assert proxy.post(big).error[:2] == (413, "body_too_large")
+    refused = proxy.post(big)
+    assert refused.error[:2] == (413, "body_too_large")
+    assert "1000 bytes" in refused.json["error"]["message"]
     chunked = request(proxy.port, body=None, headers=key("acme"))
     assert chunked.status == 405  # a GET of this path
     many = {"model": "plain", "messages": [user("x")] * 4}
@@ -102,7 +104,9 @@ def test_models_that_are_not_there_or_not_allowed(serve: Serve) -> None:
     missing = proxy.post(HELLO | {"model": "nope"})
     assert missing.error == (404, "model_not_found", "model")
     assert "`nope`" in missing.json["error"]["message"]
-    assert proxy.post(HELLO | {"model": "fill"}).error == (403, "model_not_allowed", "model")
+    forbidden = proxy.post(HELLO | {"model": "fill"})
+    assert forbidden.error == (403, "model_not_allowed", "model")
+    assert forbidden.json["error"]["message"] == "This key may not use the model `fill`; it may use: plain."
     assert proxy.post(HELLO | {"model": "fill"}, tenant="beta").status == 200
     listed = request(proxy.port, "/v1/models", headers=key("acme")).json
     assert [m["id"] for m in listed["data"]] == ["plain"]
@@ -144,7 +148,22 @@ def test_keys_that_belong_to_nobody(proxy: Proxy, upstream: FakeUpstream, header
     ],
 )
 def test_without_keys_only_this_machine_is_served(anonymous: Proxy, headers: dict[str, str], status: int) -> None:
-    assert request(anonymous.port, body=HELLO, headers=headers).status == status
+    got = request(anonymous.port, body=HELLO, headers=headers)
+    assert got.status == status
+    if status == 401:
+        assert got.error[:2] == (401, "invalid_api_key")
+        assert got.json["error"]["message"] == (
+            "No keys are configured, so only this machine may ask; give tenants keys, or set server.allow_anonymous, "
+            "to let others in."
+        )
+
+
+def test_a_key_in_the_wrong_header(proxy: Proxy) -> None:
+    got = request(proxy.port, body=HELLO, headers={"x-api-key": "key-of-acme"})
+    assert got.error[:2] == (401, "invalid_api_key")
+    assert got.json["error"]["message"] == "The key came in x-api-key; send it as `Authorization: Bearer …`."
+    wrong = request(proxy.port, body=HELLO, headers={"x-api-key": "key-of-acme", "authorization": "Bearer wrong"})
+    assert "No valid API key" in wrong.json["error"]["message"]
 
 
 @pytest.fixture
@@ -218,3 +237,15 @@ def test_overrides_need_permission(proxy: Proxy, upstream: FakeUpstream, name: s
     got = request(proxy.port, body=HELLO, headers=key("acme") | {name: "off"})
     assert got.error[:2] == (403, "override_not_allowed")
     assert upstream.received == []
+
+
+def test_a_policy_that_is_not_there(serve: Serve) -> None:
+    proxy = serve()
+    tenants = proxy._mapping["tenants"]
+    tenants["acme"]["may_override"] = ["policy"]
+    proxy.reconfigure(tenants=tenants)
+    got = request(proxy.port, body=HELLO, headers=key("acme") | {"x-transom-policy": "n" * 100})
+    assert got.error == (400, "invalid_request_error", "X-Transom-Policy")
+    said = got.json["error"]["message"]
+    known = ", ".join(sorted(proxy._mapping["policies"]))
+    assert said == f"There is no policy `{'n' * 64}…`; there are: {known}."

@@ -56,6 +56,7 @@ def test_what_names_no_session(proxy: Proxy, upstream: FakeUpstream, fields: dic
 def test_bad_session_ids(proxy: Proxy, upstream: FakeUpstream, value: str) -> None:
     got = proxy.post(HELLO, x_session_id=value)
     assert got.error == (400, "invalid_session_id", "x-session-id")
+    assert ("is empty" in got.json["error"]["message"]) == (value == "")
     assert upstream.received == []
 
 

@@ -145,6 +145,9 @@ def test_the_operators_matters() -> None:
     found = failing(raised)
     assert isinstance(found, UpstreamUnreachable)
     assert "google" in found.message
+    found = failing(ValueError("litellm.BadRequestError: LLM Provider NOT provided. You passed model=x/y"))
+    assert isinstance(found, UpstreamUnreachable)
+    assert "provider/model" in found.message
 
 
 def test_an_unknown_model() -> None:
