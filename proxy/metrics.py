@@ -44,7 +44,8 @@ _MEANINGS = {
     "transom_requests_total": "Requests answered, by HTTP status; 499 is a client that left before the answer began.",
     "transom_request_duration_seconds": "Seconds from a request's arrival to the end of its answer, upstream included.",
     "transom_overhead_seconds": (
-        "Seconds that this proxy adds to a request, by stage and in total; waiting for models is not part of it."
+        "Seconds that this proxy adds to a request, by stage and in total; the wait for a summary is a stage, "
+        "and no part of the total."
     ),
     "transom_upstream_duration_seconds": (
         "Seconds from sending to the upstream to the end of its answer, further tries included."

@@ -148,6 +148,8 @@ class Preparation:
         exchange.waited_s = decision.waited_s
         self.settle(exchange, decision)
         self.metrics.overhead("window", time.perf_counter() - started - decision.waited_s)
+        if decision.waited_s:
+            self.metrics.overhead("summary", decision.waited_s)
         self._count(exchange, decision)
         if decision.over_budget and policy.on_unfit == "error":
             raise _too_long(exchange, decision)

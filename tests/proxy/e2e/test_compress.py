@@ -81,7 +81,8 @@ def test_a_summary_is_made_once_per_fold_and_the_previous_one_passed_on(proxy: P
 @pytest.mark.parametrize("system", [False, True])
 def test_between_folds_the_prefix_stays_and_grows(proxy: Proxy, upstream: FakeUpstream, system: bool) -> None:
     upstream.number_summaries("fill")
-    talk = Talk(proxy, "fill", f"prefix-{system}")
+    waits = 'transom_overhead_seconds_count{stage="summary"}'
+    talk, before = Talk(proxy, "fill", f"prefix-{system}"), proxy.metric(waits)
     if system:
         talk.messages.append({"role": "system", "content": "Be kind."})
     folds = 0
@@ -91,6 +92,7 @@ def test_between_folds_the_prefix_stays_and_grows(proxy: Proxy, upstream: FakeUp
     changes = sum(not now.startswith(before) for before, now in pairwise(sent))
     assert folds > 1
     assert changes == folds
+    assert proxy.metric(waits) - before == folds
     if system:
         assert all(r.texts[0] == "Be kind." for r in upstream.to("fill"))
 
