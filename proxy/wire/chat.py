@@ -107,10 +107,13 @@ def _call(body: bytes, pairs: list[tuple[str, bytes]]) -> ChatCall:
     for name, value in fields.items():
         if name != "messages":
             check_field(name, value)
-    messages = fields.get("messages", b"")
+    for name in ("messages", "model"):
+        if name not in fields:
+            raise BadRequest(f"The request body has no `{name}`.", param=name)
+    messages = fields["messages"]
     if not messages.startswith(b"[") or _EMPTY_ARRAY.match(messages):
         raise BadRequest("`messages` must be a non-empty array.", param="messages")
-    model = lenient(fields.get("model"))
+    model = lenient(fields["model"])
     if not isinstance(model, str) or not model:
         raise BadRequest("`model` must be a non-empty string.", param="model")
     options = lenient(fields.get("stream_options"))

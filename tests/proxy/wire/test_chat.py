@@ -340,3 +340,12 @@ async def test_a_body_of_any_size_is_parsed_alike_off_the_loop(padding: int) -> 
     assert (call.fields, call.slices) == (parse_call(raw).fields, parse_call(raw).slices)
     with pytest.raises(BadRequest):
         await parse_call_off_loop(raw + b"x")
+
+
+@pytest.mark.parametrize(
+    ("body", "missing"), [(b'{"model":"m","message":[]}', "messages"), (b'{"messages":[{"role":"user"}]}', "model")]
+)
+def test_what_is_missing_is_named(body: bytes, missing: str) -> None:
+    with pytest.raises(BadRequest, match=f"has no `{missing}`") as refused:
+        parse_call(body)
+    assert refused.value.param == missing
