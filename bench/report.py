@@ -20,6 +20,7 @@ PACKAGES = ("uvicorn", "uvloop", "httptools", "starlette", "aiohttp", "msgspec",
 DIRECT, RELAY = "direct", "relay"
 NOTHING = "–"
 FILE_WIDTH = 160
+QUIET_LOAD = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -153,6 +154,12 @@ def show(results: Results, console: Console) -> None:
             before = phase
         console.print(table)
     console.print(_starts(results))
+    if results.load_before > QUIET_LOAD:
+        console.print(
+            f"The machine was busy before the run (load {results.load_before:.2f}, quiet is below {QUIET_LOAD}): "
+            "do not trust these figures.",
+            style="bold",
+        )
 
 
 def markdown(results: Results) -> str:

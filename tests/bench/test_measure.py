@@ -3,13 +3,15 @@
 import json
 import subprocess
 import sys
+from io import StringIO
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from bench.client import Answer
 from bench.measure import median, memory, times
-from bench.report import MEMORY, TIMES, Results, markdown
+from bench.report import MEMORY, TIMES, Results, markdown, show
 from bench.scenarios.catalogue import SCENARIOS
 from bench.stalls import places
 from bench.texts import Conversation, body, long_history, short, text
@@ -75,6 +77,14 @@ def test_stalls_are_counted_by_where_the_loop_stood() -> None:
     assert places(dump(7) + dump(8) + dump(7)) == [(2, "raw.py:7 f"), (1, "raw.py:8 f")]
     assert "in no callback" in places(dump(7).replace("a/raw.py", "asyncio/runners.py"))[0][1]
     assert places("") == []
+
+
+@pytest.mark.parametrize(("load", "warned"), [(0.1, False), (2.0, True)])
+def test_a_run_on_a_busy_machine_says_so(load: float, warned: bool) -> None:
+    console = Console(file=StringIO(), width=200)
+    show(Results(load_before=load), console)
+    assert isinstance(console.file, StringIO)
+    assert ("do not trust" in console.file.getvalue()) is warned
 
 
 def test_no_two_requests_are_alike_and_all_end_with_the_user() -> None:
