@@ -109,8 +109,8 @@ class ChatRequest:
         finally:
             watch.end()
             self._endpoint.serving.discard(task)
-            if self._delivery is not None:
-                self._delivery.release()
+            if self._exchange is not None:
+                self._exchange.conversation.release()
             self._endpoint.preparation.requests.end(self._scope["state"])
             self._measure()
 

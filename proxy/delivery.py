@@ -103,14 +103,7 @@ class Delivery:
             self._learn(reply)
         future = await self._courier.recorder.finish(exchange, reply, complete=complete)
         await self._committed(future, exchange.settings.config.storage.commit_wait_s)
-        self.release()
-
-    def release(self) -> None:
-        """Let later requests extend the thread again."""
-        conversation = self._exchange.conversation
-        if conversation.held:
-            conversation.held = False
-            conversation.thread.users -= 1
+        exchange.conversation.release()
 
     def _learn(self, reply: Reply) -> None:
         """Take the provider's own figures into account."""

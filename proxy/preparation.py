@@ -82,7 +82,7 @@ class Preparation:
             mode = mode_of(route, tenant, headers, conversation.thread.ids[0] if conversation.length else None)
             exchange = self._exchange(scope, settings, call, route, mode, conversation)
         except BaseException:  # the client may have left meanwhile
-            conversation.thread.users -= 1
+            conversation.release()
             raise
         exchange.started = started
         return exchange

@@ -61,7 +61,6 @@ class Conversation:
     key: str | None  # the name the client gave the session
     links_secret: bytes | None  # keyless sessions only
     persist: bool
-    opened: bool  # whether this request made the session
     known: bool  # whether the last message came before: then this may be a retry
     length: int
     storage_failed: bool = False
@@ -70,6 +69,12 @@ class Conversation:
     tells_heads: bool = False  # whether the client wants to know:
     heads: Sequence[bytes] = ()  # the ids of a whole answer's choices
     held: bool = True  # whether this request still holds the thread, so that nothing grows under it
+
+    def release(self) -> None:
+        """Let later requests extend the thread again; to be called once or more."""
+        if self.held:
+            self.held = False
+            self.thread.users -= 1
 
     @property
     def head(self) -> bytes:
@@ -224,7 +229,6 @@ class Sessions:
         conversation.thread.links = links
         conversation.links_secret = scope
         conversation.persist = persist
-        conversation.opened = session is None
         conversation.shown = session.hex() if session else None
         if conversation.length:
             self._cache.index_root(scope, state, conversation.thread)
@@ -279,7 +283,6 @@ class Sessions:
             key=None,
             links_secret=None,
             persist=False,
-            opened=fresh_state,
             known=whole or self._shared,
             length=length,
         )
@@ -287,7 +290,7 @@ class Sessions:
             try:
                 await self._load(conversation, may_be_new=length <= 1 and not self._shared)
             except BaseException:  # the client has left
-                thread.users -= 1
+                conversation.release()
                 raise
         return conversation
 
@@ -313,8 +316,6 @@ class Sessions:
             stored += 1
         thread.stored = stored
         conversation.known = conversation.known or (bool(thread.ids) and thread.ids[-1] in loaded.known)
-        if loaded.known:
-            conversation.opened = False
 
 
 def _match(reading: Reading, whole: bool, fresh_state: bool) -> HistoryMatch:

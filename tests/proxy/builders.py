@@ -89,7 +89,6 @@ class Talk:
             key=None,
             links_secret=None,
             persist=True,
-            opened=False,
             known=known,
             length=len(history),
         )

@@ -96,7 +96,7 @@ class Pool:
             tls = origin.tls
             context = await asyncio.to_thread(_context, tls) if isinstance(tls, bool) else tls
             _, connection = await loop.create_connection(
-                lambda: HttpConnection(origin, self._keep, self._forget),
+                lambda: HttpConnection(origin, self._keep, self._all.discard),
                 sock=opened,
                 ssl=context,
                 server_hostname=origin.host.rstrip(".") if context is not None else None,
@@ -128,7 +128,7 @@ class Pool:
             self._sweep = loop.call_later(KEEP_ALIVE_S, self._expire)
 
     def _expire(self) -> None:
-        """Close what has been idle for too long, and look again as long as anything is idle."""
+        """Let go of what has ended or been idle for too long, and look again as long as anything is idle."""
         self._sweep = None
         loop = asyncio.get_running_loop()
         for origin, idle in list(self._idle.items()):
@@ -141,9 +141,3 @@ class Pool:
                 del self._idle[origin]
         if self._idle:
             self._sweep = loop.call_later(KEEP_ALIVE_S / 2, self._expire)
-
-    def _forget(self, connection: HttpConnection) -> None:
-        self._all.discard(connection)
-        idle = self._idle.get(connection.origin)
-        if idle is not None and connection in idle:
-            idle.remove(connection)

@@ -155,20 +155,12 @@ async def test_what_comes_while_nobody_asks_ends_the_connection() -> None:
     assert (line.free, line.gone) == (1, 1)
 
 
-async def test_an_answer_before_the_request_is_out_is_the_last() -> None:
+@pytest.mark.parametrize(("header", "unsent"), [(b"X-A: 1", 1), (b"connection: close", 0)])
+async def test_the_last_answer_comes_before_the_request_is_out_or_says_so(header: bytes, unsent: int) -> None:
     line = Line()
     reply = line.send()
-    line.transport.unsent = 1
-    line.connection.data_received(ANSWERS["length"])
-
-    assert await body_of(reply) == b"hello world"
-    assert (line.free, line.gone) == (0, 1)
-
-
-async def test_the_server_may_ask_for_the_end() -> None:
-    line = Line()
-    reply = line.send()
-    line.connection.data_received(ANSWERS["length"].replace(b"X-A: 1", b"connection: close"))
+    line.transport.unsent = unsent
+    line.connection.data_received(ANSWERS["length"].replace(b"X-A: 1", header))
 
     assert await body_of(reply) == b"hello world"
     assert (line.free, line.gone) == (0, 1)
