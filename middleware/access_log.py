@@ -1,6 +1,7 @@
 """Writes one log line per request: ids, route, status, time and bytes; never sees headers, query strings or content."""
 
 import time
+from collections.abc import Awaitable
 from typing import Any
 
 import structlog
@@ -36,13 +37,13 @@ class _Exchange:
             self.bytes_in += len(message.get("body", b""))
         return message
 
-    async def send(self, message: Message) -> None:
-        await self._send(message)
+    def send(self, message: Message) -> Awaitable[None]:
         if message["type"] == "http.response.body":
             self.bytes_out += len(message.get("body", b""))
             self.complete = not message.get("more_body", False)
         elif message["type"] == "http.response.start":
             self.status = message["status"]
+        return self._send(message)
 
 
 class AccessLog:

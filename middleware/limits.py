@@ -91,9 +91,9 @@ class _Counted:
                 return {"type": "http.disconnect"}
         return message
 
-    async def send(self, message: Message) -> None:
+    def send(self, message: Message) -> Awaitable[None]:
         self.answered = True
-        await self._send(message)
+        return self._send(message)
 
     def release(self) -> None:
         self._in_flight.requests -= 1

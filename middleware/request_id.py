@@ -3,6 +3,7 @@
 import random
 import re
 import time
+from collections.abc import Awaitable
 
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
@@ -36,11 +37,11 @@ class RequestId:
             return
         made = scope.setdefault("state", {})["request_id"] = request_id(scope["headers"])
 
-        async def send_with_id(message: Message) -> None:
+        def send_with_id(message: Message) -> Awaitable[None]:
             if message["type"] == "http.response.start":
                 headers = message.get("headers", ())
                 if HEADER not in {name.lower() for name, _ in headers}:
                     message = {**message, "headers": [*headers, (HEADER, made.encode("ascii"))]}
-            await send(message)
+            return send(message)
 
         await self._app(scope, receive, send_with_id)

@@ -1,7 +1,7 @@
 """Send one answer to one client: whole, as a stream, or as an error, whichever the state of the connection allows."""
 
 import asyncio
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable
 from contextlib import suppress
 
 from starlette.types import Send
@@ -50,9 +50,9 @@ class Answer:
         self.started, self.status = True, status
         await self._send({"type": "http.response.start", "status": status, "headers": [*headers]})
 
-    async def part(self, block: bytes) -> None:
+    def part(self, block: bytes) -> Awaitable[None]:
         """Send a part of what has begun."""
-        await self._send({"type": "http.response.body", "body": block, "more_body": True})
+        return self._send({"type": "http.response.body", "body": block, "more_body": True})
 
     async def close(self, block: bytes = b"") -> None:
         """End what has begun."""

@@ -10,7 +10,6 @@
 """
 
 import asyncio
-import re
 from collections.abc import AsyncIterator
 from contextlib import suppress
 
@@ -25,7 +24,6 @@ from transom.proxy.wire.convert import DONE, CallsDropped
 from transom.proxy.wire.reply import Reply
 from transom.proxy.wire.stream import StreamReader, is_usage_event
 
-NO_CHOICES = re.compile(rb'"choices"\s*:\s*\[\s*\]')
 LINGER_S = 2.0  # how long `[DONE]` may follow the finish reason
 SETTLE_S = 0.5  # how long the end of the transfer may follow `[DONE]`
 
@@ -55,34 +53,27 @@ class StreamRelay:
 
         Raises UpstreamError when the stream breaks or is no answer; OutOfTools at the cap.
         """
-        self._chunks = aiter(reply.chunks())
+        chunks = self._chunks = aiter(reply.chunks())
         size = 0
-        while (chunk := await self._next()) is not None:
+        while not self.reader.over:
+            try:
+                # Once the model has finished, only briefly for what may still follow.
+                chunk = await (asyncio.wait_for(anext(chunks), LINGER_S) if self.held else anext(chunks))
+            except StopAsyncIteration:
+                break
+            except (TransomError, TimeoutError):
+                if self.held:
+                    break
+                raise
             size += len(chunk)
             if size > MOST_BYTES:
                 raise UpstreamBroken("too_large", TOO_LARGE)
             block = self._splitter.feed(chunk)
-            if block:
-                await self._take(block)
-            if self.reader.done_seen or self.reader.error_seen or self.reader.malformed_seen:
-                break
-        if self._splitter.rest and not self.reader.done_seen:
-            await self._take(self._splitter.ended())
+            if block and (passed := self._take(block)):
+                await self._pass(passed)
+        if self._splitter.rest and not self.reader.done_seen and (passed := self._take(self._splitter.ended())):
+            await self._pass(passed)
         self._check_end()
-
-    async def _next(self) -> bytes | None:
-        """Return the next piece; once the model has finished, wait only briefly for what may still follow."""
-        assert self._chunks is not None
-        try:
-            if self.held:
-                return await asyncio.wait_for(anext(self._chunks), LINGER_S)
-            return await anext(self._chunks)
-        except StopAsyncIteration:
-            return None
-        except (TransomError, TimeoutError):
-            if self.held:
-                return None
-            raise
 
     async def settle(self) -> None:
         """Read the little that may follow `[DONE]`, so that the connection can be used again."""
@@ -103,24 +94,24 @@ class StreamRelay:
         if not found.complete or (found.empty and not any(found.finish)):
             raise UpstreamBadResponse("The model's stream ended before the answer was complete.")
 
-    async def _take(self, block: bytes) -> None:
+    def _take(self, block: bytes) -> bytes:
+        """Read whole events; return what may go out now."""
         if self._capped is not None:
             block = self._within_cap(block, self._capped)
         else:
             self.reader.feed_block(block)
         if self.first_token_s is None and (self.reader.content_seen or self.reader.tool_call_seen):
             self.first_token_s = self._exchange.elapsed()
-        if self._drop_usage and NO_CHOICES.search(block):
+        if self._drop_usage and self.reader.usage_event_seen:
             block = _without_usage(block)
-        ended = self.reader.finishes >= self._exchange.call.n
-        bad = self.reader.error_seen or self.reader.malformed_seen
-        if ended or self.reader.done_seen or bad or self.held:
+        if self.held or self.reader.over or self.reader.finishes >= self._exchange.call.n:
             self.held.append(block)
-        elif block:
-            await self._pass(block)
+            return b""
+        return block
 
     async def _pass(self, block: bytes) -> None:
-        await self.open()
+        if not self._answer.started:
+            await self.open()
         await self._answer.part(block)
 
     async def open(self) -> None:

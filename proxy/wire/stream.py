@@ -49,7 +49,7 @@ class StreamReader:
 
     `malformed_seen`: an event was not a JSON object. `error_seen`: the upstream reported an error in the stream.
     `content_seen`: there was text, or a refusal, for the reader. `done_seen`: `[DONE]` came. `finishes`: the number of
-    choices that have ended.
+    choices that have ended. `usage_event_seen`: the extra usage event came, see `is_usage_event`.
     """
 
     def __init__(self) -> None:
@@ -59,6 +59,7 @@ class StreamReader:
         self.error_seen = False
         self.malformed_seen = False
         self.done_seen = False
+        self.usage_event_seen = False
         self._id: str | None = None
         self._usage: Usage | None = None
         self._choices: dict[int, _Choice] = {}
@@ -101,6 +102,11 @@ class StreamReader:
             chunk = found
         self._take(chunk)
 
+    @property
+    def over(self) -> bool:
+        """Whether nothing of use can follow: `[DONE]` came, or an error, or what is no JSON."""
+        return self.done_seen or self.error_seen or self.malformed_seen
+
     def reply(self) -> Reply:
         """Return what has come so far."""
         if self._reply is None:
@@ -136,6 +142,7 @@ class StreamReader:
             self._id = chunk.id
         if chunk.usage is not None:
             self._usage = read_usage(chunk.usage) or self._usage
+            self.usage_event_seen = self.usage_event_seen or _is_usage(chunk)
         if chunk.error or chunk.type == "error":
             self.error_seen = True
         if isinstance(chunk.choices, list):
@@ -306,4 +313,8 @@ def is_usage_event(event_payload: bytes) -> bool:
         chunk = _decode_line(event_payload)
     except (msgspec.DecodeError, RecursionError):
         return False
+    return _is_usage(chunk)
+
+
+def _is_usage(chunk: _Chunk) -> bool:
     return chunk.choices == [] and isinstance(chunk.usage, dict)

@@ -6,7 +6,7 @@
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from typing import Protocol
 
@@ -143,7 +143,7 @@ class HttpReply:
         """Wait for the head; return why there will be none, if so."""
         try:
             while not self.status and self._failure is None:
-                await self._wait()
+                await self._arrival()
         except BaseException:
             await self.close()
             raise
@@ -155,7 +155,7 @@ class HttpReply:
         """Return the whole body, of at most `limit` bytes; see `UpstreamReply.read` for what it raises."""
         pieces = []
         size = 0
-        while piece := await self._next():
+        while piece := await self._piece():
             size += len(piece)
             if size > limit:
                 await self.close()
@@ -173,7 +173,7 @@ class HttpReply:
 
     async def __anext__(self) -> bytes:
         """Wait for the next piece."""
-        piece = await self._next()
+        piece = await self._piece()
         if not piece:
             raise StopAsyncIteration
         return piece
@@ -182,11 +182,9 @@ class HttpReply:
         """End the call; the connection is kept if the answer came to its end, else closed at once."""
         self._break(partial(UpstreamBroken, "reset"))
 
-    async def _next(self) -> bytes:
+    def _piece(self) -> Awaitable[bytes]:
         """Return the next piece, nothing at the end."""
-        if self._decoder is not None:
-            return await self._decoded(self._decoder)
-        return await self._received()
+        return self._received() if self._decoder is None else self._decoded(self._decoder)
 
     async def _decoded(self, decoder: Decoder) -> bytes:
         try:
@@ -209,7 +207,7 @@ class HttpReply:
                 self._waiting_since = self._loop.time()
                 try:
                     while not (self._pieces or self._ended or self._failure is not None):
-                        await self._wait()
+                        await self._arrival()
                 finally:
                     self._waiting_since = None
             if not self._pieces:
@@ -224,12 +222,10 @@ class HttpReply:
                 self._carrier.resume()
         return pieces[0] if len(pieces) == 1 else b"".join(pieces)
 
-    async def _wait(self) -> None:
+    def _arrival(self) -> Awaitable[None]:
+        """Return what is done once something has come, or will not."""
         waiter = self._waiter = self._loop.create_future()
-        try:
-            await waiter
-        finally:
-            self._waiter = None
+        return waiter
 
     # ------------------------------------------------------------------ deadlines
     def _watch(self) -> None:
