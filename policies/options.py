@@ -361,14 +361,6 @@ class Policy(BaseModel):
         return tuple(found)
 
 
-def resolve_policy(mapping: Mapping[str, object]) -> Policy:
-    """Build the policy a mapping describes: its preset first, then the keys written beside it.
-
-    Raises pydantic's ValidationError for unknown keys and values out of bounds.
-    """
-    return Policy.model_validate(mapping)
-
-
 def _in_order(strategy: str | tuple[str, ...]) -> tuple[str, ...]:
     expanded = _expand((strategy,) if isinstance(strategy, str) else strategy)
     ordered = [name for name in expanded if name not in ("none", "recall")]
