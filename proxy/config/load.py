@@ -10,7 +10,7 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from transom.policies.options import PRESETS
+from transom.policies.presets import PRESETS
 from transom.proxy.config.consistency import foreign_params, inconsistencies
 from transom.proxy.config.places import ConfigError, Document, Fault, KeyPath, Place, parse_yaml, plain, read_yaml
 from transom.proxy.config.resolve import apply_overrides, resolve_secrets

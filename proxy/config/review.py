@@ -6,7 +6,7 @@ It changes nothing and asks nobody: a model that is down or a key that is wrong 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transom.policies.options import SUMMARIZING
+from transom.policies.strategy import SUMMARIZING
 from transom.proxy.config.doubts import doubts
 from transom.proxy.config.settings import ANY, OPENAI_BASE, Model, Route, Settings, Tenant
 from transom.proxy.errors import ClientError

@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from transom.policies.options import PRESETS, TRIMMERS, Policy
+from transom.policies.options import Policy
+from transom.policies.presets import PRESETS
 
 AUTO = {"max_tokens": "auto", "keep_verbatim": "fill", "trim_to": 0.5, "keep_recent_iterations": 2}
 SEED_DEFAULTS = {
@@ -44,12 +45,6 @@ SEED_DEFAULTS = {
     "clear_at_least": 0,
     "recall_tokens": 512,
 }
-
-
-def sentence(mapping: dict[str, Any]) -> str:
-    with pytest.raises(ValidationError) as caught:
-        Policy.model_validate(mapping)
-    return str(caught.value.errors()[0]["msg"])
 
 
 def test_defaults() -> None:
@@ -97,46 +92,6 @@ def test_what_is_not_written_comes_from_the_preset(preset: str, keys: set[str]) 
     written = {key: values[key] for key in keys}
     dumped = Policy.model_validate({"preset": preset, **written}).model_dump()
     assert dumped == {**Policy.model_validate({"preset": preset}).model_dump(), **written}
-
-
-@pytest.mark.parametrize(
-    ("strategy", "trimmers"),
-    [
-        ("context_window", ("compress", "truncate")),
-        ("none", ()),
-        (["none"], ()),
-        ("count", ("count",)),
-        (["clear_tool_results", "context_window"], ("clear_tool_results", "compress", "truncate")),
-        (["recall", "truncate"], ("truncate", "recall")),
-        ("shop.trimming:Oldest", ("shop.trimming:Oldest",)),
-        (["compress", "own:Class.Inner"], ("compress", "own:Class.Inner")),
-    ],
-)
-def test_trimmers(strategy: str | list[str], trimmers: tuple[str, ...]) -> None:
-    assert Policy.model_validate({"strategy": strategy}).trimmers == trimmers
-
-
-@pytest.mark.parametrize("name", TRIMMERS)
-def test_every_trimmer_may_be_named(name: str) -> None:
-    assert Policy.model_validate({"strategy": name}).strategy == name
-
-
-@pytest.mark.parametrize(
-    ("strategy", "said"),
-    [
-        ("trunkate", "names no trimmer; did you mean truncate?"),
-        (["compress", "zzz"], "names no trimmer; there are none, context_window, compress"),
-        ("module:", "names no trimmer"),
-        ("a-b:Class", "names no trimmer"),
-        ([], "must name at least one trimmer"),
-        (["context_window", "truncate"], "names a trimmer twice"),
-        (["none", "count"], "none must stand alone"),
-        (5, "must be the name of a trimmer or a list of names"),
-        ([5], "must be the name of a trimmer or a list of names"),
-    ],
-)
-def test_bad_strategies(strategy: object, said: str) -> None:
-    assert said in sentence({"strategy": strategy})
 
 
 @pytest.mark.parametrize(("written", "read"), [(True, "on"), (False, "off"), ("on", "on"), ("audit", "audit")])
