@@ -20,6 +20,9 @@ from pydantic_core import PydanticCustomError
 from transom.policies.presets import PRESETS
 from transom.policies.strategy import TRIMMERS, check_strategy, in_order
 
+HARDLY_A_CONVERSATION = 500
+"""Tokens: the smallest summary takes most of them, or one question and a short answer do."""
+
 
 class Policy(BaseModel):
     """How one conversation is cut to fit.
@@ -285,6 +288,11 @@ class Policy(BaseModel):
             found.append(
                 f"max_tool_calls_per_turn is not set: the default, {self.max_tool_calls_per_turn} a turn, holds; "
                 "write a number, or null for no cap"
+            )
+        if self.trimmers and isinstance(self.max_tokens, int) and self.max_tokens < HARDLY_A_CONVERSATION:
+            found.append(
+                f"max_tokens {self.max_tokens} hardly holds one question and its answer, so next to nothing of a "
+                "conversation is sent; most need some thousands"
             )
         if self.trimmers == ("token_budget",) and self.max_tokens is None and self.max_context_items is not None:
             found.append("token_budget knows no item limit, so max_context_items has no effect; set max_tokens")

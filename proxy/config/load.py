@@ -13,7 +13,7 @@ from pydantic import ValidationError
 from transom.policies.presets import PRESETS
 from transom.proxy.config.consistency import foreign_params, inconsistencies
 from transom.proxy.config.places import ConfigError, Document, Fault, KeyPath, Place, parse_yaml, plain, read_yaml
-from transom.proxy.config.resolve import apply_overrides, resolve_secrets
+from transom.proxy.config.resolve import apply_overrides, keys_in_plain, resolve_secrets
 from transom.proxy.config.schema import Config
 from transom.proxy.config.sentences import explain, nearest
 
@@ -138,6 +138,7 @@ def _add(document: Document, included: Document, section: str, named: dict[str, 
 
 def _finish(document: Document, environment: Mapping[str, str], folder: Path) -> Config:
     apply_overrides(document, environment)
+    plain_keys = list(keys_in_plain(document))
     faults = resolve_secrets(document, environment, folder)
     faults += foreign_params(document)
     _drop_empty_sections(document)
@@ -150,7 +151,7 @@ def _finish(document: Document, environment: Mapping[str, str], folder: Path) ->
     faults += inconsistencies(config, document)
     if faults:
         raise ConfigError(*faults)
-    return config
+    return config.remarked(map(str, plain_keys))
 
 
 def _drop_empty_sections(document: Document) -> None:

@@ -44,7 +44,7 @@ class Review:
 def review(settings: Settings) -> Review:
     """Say what the settings come to."""
     routes: list[RouteReview] = []
-    warnings = list(_about_access(settings))
+    warnings = [*settings.config.remarks, *_about_access(settings)]
     for entry in settings.config.model_list:
         warnings.extend(_about_model(settings, entry.model_name))
     for name in _used_policies(settings):

@@ -188,6 +188,9 @@ def test_caps_count_under_none_only_when_written(mapping: dict[str, Any], caps: 
         ),
         ({"preset": "chat", "compact_at": 0.5}, ("compact_at 0.5 is not above trim_to 0.5",)),
         ({"preset": "chat", "compact_at": None}, ()),
+        ({"preset": "chat", "max_tokens": 499}, ("max_tokens 499 hardly holds one question and its answer",)),
+        ({"preset": "chat", "max_tokens": 500}, ()),
+        ({"preset": "chat", "strategy": "none", "max_tokens": 5}, ()),
     ],
 )
 def test_warnings(mapping: dict[str, Any], said: tuple[str, ...]) -> None:
