@@ -140,13 +140,16 @@ def _finish(document: Document, environment: Mapping[str, str], folder: Path) ->
     apply_overrides(document, environment)
     plain_keys = list(keys_in_plain(document))
     faults = resolve_secrets(document, environment, folder)
+    unresolved = {fault.key for fault in faults}
     faults += foreign_params(document)
     _drop_empty_sections(document)
     try:
         config = Config.model_validate(document.tree)
     except ValidationError as error:
         for details in error.errors(include_url=False):
-            faults.append(document.fault(*explain(details, Config)))
+            fault = document.fault(*explain(details, Config))
+            if fault.key not in unresolved:
+                faults.append(fault)
         raise ConfigError(*faults) from None
     faults += inconsistencies(config, document)
     if faults:
