@@ -178,7 +178,7 @@ class OverrideNotAllowed(ClientError):
 
     status = 403
     code = "override_not_allowed"
-    sentence = "This key may not override the window policy."
+    sentence = "This key may not override the window policy; `may_override` of its tenant says what it may."
 
 
 class ModelNotFound(ClientError):
@@ -216,7 +216,7 @@ class UnknownUrl(ClientError):
 
     status = 404
     code = "unknown_url"
-    sentence = "There is no such endpoint."
+    sentence = "There is no such endpoint; chat completions are at /v1/chat/completions."
 
 
 class MethodNotAllowed(ClientError):
