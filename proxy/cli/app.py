@@ -28,6 +28,8 @@ app.add_typer(keys, name="keys")
 imports = typer.Typer(help="Configurations of other proxies.", no_args_is_help=True, rich_markup_mode=None)
 app.add_typer(config, name="config")
 app.add_typer(imports, name="import")
+database = typer.Typer(help="The database, without serving.", no_args_is_help=True, rich_markup_mode=None)
+app.add_typer(database, name="db")
 
 ConfigOption = Annotated[
     Path | None,
@@ -112,6 +114,33 @@ def schema_command() -> None:
     from transom.proxy.cli.schema import print_schema  # noqa: PLC0415
 
     print_schema()
+
+
+@database.command("upgrade")
+def upgrade_command(config_path: ConfigOption = None) -> None:
+    """Bring the schema up to date."""
+    from transom.proxy.cli.db import upgrade  # noqa: PLC0415
+
+    raise typer.Exit(upgrade(config_path))
+
+
+@database.command("stats")
+def stats_command(config_path: ConfigOption = None, as_json: JsonOption = False) -> None:
+    """Print how many rows there are, and the size."""
+    from transom.proxy.cli.db import stats  # noqa: PLC0415
+
+    raise typer.Exit(stats(config_path, as_json=as_json))
+
+
+@database.command("retain")
+def retain_command(
+    config_path: ConfigOption = None,
+    now: Annotated[bool, typer.Option("--now", help="Even if that is more than half of 100 or more sessions.")] = False,
+) -> None:
+    """Erase what is older than retention_days."""
+    from transom.proxy.cli.db import retain  # noqa: PLC0415
+
+    raise typer.Exit(retain(config_path, now=now))
 
 
 @imports.command("litellm", short_help="Write a configuration from that of a LiteLLM proxy.")
