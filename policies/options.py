@@ -1,7 +1,6 @@
-"""What a policy says: its keys, defaults, bounds and presets; it knows no files, no models and no way of cutting."""
+"""What a policy says: its keys, defaults and bounds; it knows no files, no models and no way of cutting."""
 
 from collections.abc import Mapping
-from difflib import get_close_matches
 from functools import cached_property
 from typing import Annotated, Any, Literal, Self
 
@@ -18,61 +17,11 @@ from pydantic import (
 )
 from pydantic_core import PydanticCustomError
 
-PRESETS: dict[str, dict[str, object]] = {
-    "voice": {
-        "strategy": "context_window",
-        "max_tokens": 4000,
-        "max_context_items": 20,
-        "keep_recent_turns": 3,
-        "max_tool_calls_per_turn": 10,
-    },
-    "chat": {
-        "strategy": "context_window",
-        "max_tokens": "auto",
-        "keep_verbatim": "fill",
-        "trim_to": 0.5,
-        "keep_recent_iterations": 2,
-        "max_tool_calls_per_turn": 100,
-    },
-    "agent": {
-        "strategy": ("clear_tool_results", "compress", "truncate"),
-        "max_tokens": "auto",
-        "keep_verbatim": "fill",
-        "keep_first_turns": 1,
-        "trim_to": 0.5,
-        "keep_recent_iterations": 2,
-        "max_tool_calls_per_turn": None,
-        "max_repeated_tool_calls": 8,
-    },
-    "recall": {
-        "strategy": ("compress", "truncate", "recall"),
-        "max_tokens": "auto",
-        "keep_verbatim": "fill",
-        "trim_to": 0.5,
-        "keep_recent_iterations": 2,
-        "max_tool_calls_per_turn": 100,
-    },
-}
+from transom.policies.presets import PRESETS
+from transom.policies.strategy import TRIMMERS, check_strategy, in_order
 
-TRIMMERS = (
-    "none",
-    "context_window",
-    "compress",
-    "truncate",
-    "clear_tool_results",
-    "count",
-    "token_budget",
-    "summarize",
-    "recall",
-)
-"""The names a strategy may hold besides `package.module:Class`."""
-
-SUMMARIZING = frozenset({"compress", "summarize"})
-"""The trimmers that call a model."""
-
-CONTEXT_WINDOW = ("compress", "truncate")
-
-Tokens = Annotated[int, Field(json_schema_extra={"unit": "tokens"})]
+HARDLY_A_CONVERSATION = 500
+"""Tokens: the smallest summary takes most of them, or one question and a short answer do."""
 
 
 class Policy(BaseModel):
@@ -296,18 +245,7 @@ class Policy(BaseModel):
     @field_validator("strategy")
     @classmethod
     def _check_strategy(cls, value: str | tuple[str, ...]) -> str | tuple[str, ...]:
-        names = (value,) if isinstance(value, str) else value
-        if not names:
-            raise PydanticCustomError("strategy", "must name at least one trimmer; write none to switch windowing off")
-        for name in names:
-            _check_trimmer(name)
-        expanded = _expand(names)
-        if len(set(expanded)) < len(expanded):
-            raise PydanticCustomError(
-                "strategy", "names a trimmer twice (context_window is short for [compress, truncate])"
-            )
-        if "none" in names and len(names) > 1:
-            raise PydanticCustomError("strategy", "holds none beside other trimmers; none must stand alone")
+        check_strategy(value)
         return value
 
     @property
@@ -318,7 +256,7 @@ class Policy(BaseModel):
     @cached_property
     def trimmers(self) -> tuple[str, ...]:
         """The trimmers in the order they run: `context_window` spelled out, `recall` last, `none` left out."""
-        return _in_order(self.strategy)
+        return in_order(self.strategy)
 
     def reserve_within(self, window: int) -> int:
         """Return the tokens kept free for an answer in a window: at most half, or messages would have no room."""
@@ -351,6 +289,11 @@ class Policy(BaseModel):
                 f"max_tool_calls_per_turn is not set: the default, {self.max_tool_calls_per_turn} a turn, holds; "
                 "write a number, or null for no cap"
             )
+        if self.trimmers and isinstance(self.max_tokens, int) and self.max_tokens < HARDLY_A_CONVERSATION:
+            found.append(
+                f"max_tokens {self.max_tokens} hardly holds one question and its answer, so next to nothing of a "
+                "conversation is sent; most need some thousands"
+            )
         if self.trimmers == ("token_budget",) and self.max_tokens is None and self.max_context_items is not None:
             found.append("token_budget knows no item limit, so max_context_items has no effect; set max_tokens")
         if self.compact_at is not None and self.compact_at <= self.trim_to and "compress" in self.trimmers:
@@ -359,33 +302,3 @@ class Policy(BaseModel):
                 "so a summary is made in the background right after every cut"
             )
         return tuple(found)
-
-
-def resolve_policy(mapping: Mapping[str, object]) -> Policy:
-    """Build the policy a mapping describes: its preset first, then the keys written beside it.
-
-    Raises pydantic's ValidationError for unknown keys and values out of bounds.
-    """
-    return Policy.model_validate(mapping)
-
-
-def _in_order(strategy: str | tuple[str, ...]) -> tuple[str, ...]:
-    expanded = _expand((strategy,) if isinstance(strategy, str) else strategy)
-    ordered = [name for name in expanded if name not in ("none", "recall")]
-    return (*ordered, "recall") if "recall" in expanded else tuple(ordered)
-
-
-def _expand(names: tuple[str, ...]) -> tuple[str, ...]:
-    expanded: list[str] = []
-    for name in names:
-        expanded.extend(CONTEXT_WINDOW if name == "context_window" else (name,))
-    return tuple(expanded)
-
-
-def _check_trimmer(name: str) -> None:
-    module, colon, attribute = name.partition(":")
-    own = bool(colon) and all(part.isidentifier() for part in (*module.split("."), *attribute.split(".")))
-    if name not in TRIMMERS and not own:
-        near = get_close_matches(name, TRIMMERS, n=1)
-        hint = f"did you mean {near[0]}?" if near else f"there are {', '.join(TRIMMERS)}, or package.module:Class"
-        raise PydanticCustomError("trimmer", "names no trimmer; {hint}", {"hint": hint})

@@ -162,11 +162,3 @@ class Outline:
             if group.turn == turn and group.is_iteration:
                 found.append(group)
         return found[::-1]
-
-
-def segment(messages: "list[Message] | tuple[Message, ...]") -> Outline:
-    """Segment a whole thread: one pass, O(n)."""
-    outline = Outline()
-    for message in messages:
-        outline.append(message)
-    return outline

@@ -6,7 +6,7 @@ from collections.abc import Callable
 import structlog
 
 from transom.policies.limits import Limits
-from transom.policies.options import SUMMARIZING
+from transom.policies.strategy import SUMMARIZING
 from transom.policies.view import Size
 from transom.proxy.exchange import Exchange
 from transom.proxy.folding import Summaries

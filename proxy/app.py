@@ -94,7 +94,7 @@ class Transom:
         live.counted = self._reloaded
         storage = config.storage
         self.store = SqlStore.open(
-            storage.url, self.metrics.storage, synchronous=storage.synchronous, timeout_s=storage.timeout_s
+            storage.url, self.metrics, synchronous=storage.synchronous, timeout_s=storage.timeout_s
         )
         self._holder = secrets.token_hex(8)
         self._cache = HistoryCache(int(config.limits.history_cache_mb * 1_048_576))
@@ -111,7 +111,7 @@ class Transom:
         in_flight = InFlight(limits.in_flight, limits.in_flight_bytes, lambda: drain.draining)
         self._in_flight, self.metrics.in_flight = in_flight, lambda: in_flight.requests
         self._shared = not config.storage.is_sqlite  # whether other processes may use the same database
-        self._recorder = Recorder(self.store, self._cache, self._links, self._parse, self.metrics)
+        self._recorder = Recorder(self.store, self._cache, self._links, self._parse)
         self._upkeep = Upkeep(self.store, self._settings, self.metrics, self._forget)
         self._tenant_requests = TenantRequests()
         upstream_of = UpstreamOf(self._upstreams)

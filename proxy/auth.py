@@ -15,8 +15,8 @@ FORWARDING = frozenset(
 )
 
 NO_KEYS = (
-    "No keys are configured, so only this machine may ask; give tenants keys, or set server.allow_anonymous, "
-    "to let others in."
+    "No keys are configured, so only this machine may ask, directly and from no web page; give tenants keys, "
+    "or set server.allow_anonymous or server.cors_origins, to let others in."
 )
 MISPLACED = "The key came in x-api-key; send it as `Authorization: Bearer …`."
 

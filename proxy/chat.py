@@ -12,13 +12,14 @@ from dataclasses import dataclass, field
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from transom.middleware.body import BodyTooLarge, ClientGone, content_length, read_body
+from transom.middleware.body import ClientGone
 from transom.proxy import errors
 from transom.proxy.answers import Answer
 from transom.proxy.delivery import Courier, Delivery
 from transom.proxy.exchange import Exchange
 from transom.proxy.logs import describe
 from transom.proxy.preparation import Preparation
+from transom.proxy.request_body import whole_body
 
 log = structlog.get_logger("transom.chat")
 
@@ -117,7 +118,8 @@ class ChatRequest:
     async def _answered(self, watch: Watch) -> None:
         """Answer, if need be with an error; the client may leave during either."""
         try:
-            body = await self._body()
+            limit = self._endpoint.preparation.settings().config.limits.body_bytes
+            body = await whole_body(self._scope, self._receive, limit)
             watch.begin()
             await self._serve(body)
         except ClientGone:
@@ -127,18 +129,6 @@ class ChatRequest:
         except Exception as fault:  # noqa: BLE001  a fault of this program is an answer of OpenAI's shape as well
             log.error("unexpected error", error=describe(fault))
             await self._fail(errors.TransomError())
-
-    async def _body(self) -> bytes:
-        headers = self._scope["headers"]
-        if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers):
-            raise errors.UnsupportedEncoding
-        limit = self._endpoint.preparation.settings().config.limits.body_bytes
-        try:
-            return await read_body(self._receive, limit, content_length(headers))
-        except BodyTooLarge:
-            raise errors.BodyTooLarge(
-                f"The request body is larger than the {limit} bytes that this server accepts."
-            ) from None
 
     async def _serve(self, body: bytes) -> None:
         preparation = self._endpoint.preparation

@@ -87,7 +87,7 @@ _MEANINGS = {
         "Requests by how they go on from what is stored: by extending, retrying, branching, or from a new root."
     ),
     "transom_storage_duration_seconds": "Seconds of a storage operation, waiting for its turn included.",
-    "transom_storage_errors_total": "Writes to storage that failed.",
+    "transom_storage_errors_total": "Storage operations that failed, those of the admin API included.",
     "transom_config_reloads_total": "Changed configurations that were applied, or rejected as invalid.",
 }
 
@@ -235,7 +235,7 @@ class Metrics:
         self._history_match.add(kind)
 
     def storage(self, operation: str, seconds: float) -> None:
-        """Record the time of one storage operation."""
+        """Record the time of one storage operation of requests and upkeep."""
         self._storage_s.observe(seconds, operation)
 
     def storage_error(self, operation: str) -> None:

@@ -10,7 +10,6 @@ from transom.policies.view import Size
 from transom.proxy.errors import BadRequest
 from transom.proxy.exchange import Exchange
 from transom.proxy.folding import FoldJob
-from transom.proxy.metrics import Metrics
 from transom.proxy.sessions import Conversation, Links
 from transom.proxy.threads import Answered, HistoryCache, ReadMessages
 from transom.proxy.wire.reply import Reply
@@ -35,8 +34,8 @@ MOST_PREAMBLES = 64  # remembered as stored, per session: a prompt with a clock 
 class Recorder:
     """Builds batches and hands them to the store; one for the whole process."""
 
-    def __init__(self, store: Store, cache: HistoryCache, links: Links, parse: ReadMessages, metrics: Metrics) -> None:
-        self.store, self._cache, self._links, self._parse, self._metrics = store, cache, links, parse, metrics
+    def __init__(self, store: Store, cache: HistoryCache, links: Links, parse: ReadMessages) -> None:
+        self.store, self._cache, self._links, self._parse = store, cache, links, parse
         self.well = True  # whether the newest write was committed
 
     def begin(self, exchange: Exchange, *, at_once: bool) -> "asyncio.Future[None] | None":
@@ -200,7 +199,6 @@ class Recorder:
 
     def _failed(self, conversation: Conversation) -> None:
         """Forget that anything was stored: the next request hands it over again, and what is there already stays."""
-        self._metrics.storage_error("write")
         self.well = False
         conversation.state.failing = True
         conversation.thread.stored = 0

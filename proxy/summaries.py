@@ -214,7 +214,7 @@ class Summariser:
                 breaker.opened_at = self._clock()
             return None
         breaker.failures, breaker.opened_at = 0, None
-        self._outcome(job, "created")
+        self._outcome(job, "created" if _still_in_thread(job, at) else "stale")
         _log_created(job, row, time.perf_counter() - started)
         await self._keep(job, row)
         return row
@@ -318,6 +318,16 @@ class Summariser:
         request = job.request
         tenant = request.conversation.caller.tenant.name
         self._metrics.summary(tenant, request.route.policy_name, self._model_of(job).label, outcome)
+
+
+def _still_in_thread(job: FoldJob, at: bytes) -> bool:
+    """Tell whether the thread, as its newest request sent it, holds the span: its client may have gone back meanwhile.
+
+    If not, the summary is kept for who comes back to the span, and no request of today's thread is sent with it.
+    """
+    root = job.request.thread.ids[0]
+    newest = next((t.ids for t in reversed(job.request.state.threads) if t.ids[:1] == [root]), ())
+    return len(newest) >= job.upto and newest[job.upto - 1] == at
 
 
 def _written_body(text: str) -> str:

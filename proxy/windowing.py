@@ -14,8 +14,9 @@ import structlog
 from transom.policies.clip import clip
 from transom.policies.items import Message
 from transom.policies.limits import Limits
-from transom.policies.options import SUMMARIZING, Policy
+from transom.policies.options import Policy
 from transom.policies.protection import Protection, settled
+from transom.policies.strategy import SUMMARIZING
 from transom.policies.summary_size import summary_size
 from transom.policies.trimmer import Trimmer, TrimRequest
 from transom.policies.truncate import Truncate

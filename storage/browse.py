@@ -17,7 +17,7 @@ from sqlalchemy.pool import NullPool
 from transom.storage import schema
 from transom.storage.database import Database
 from transom.storage.driver import Fault, storage_error
-from transom.storage.store import SessionFilter, SessionPage
+from transom.storage.store import Observer, SessionFilter, SessionPage, StorageError
 
 if TYPE_CHECKING:
     from sqlalchemy.ext.asyncio import AsyncEngine
@@ -32,8 +32,9 @@ _HIDDEN = frozenset({"seq", "session", "turn"})
 class Browser:
     """Reads for the admin API and the command line; ids come out as hex, times as seconds since the epoch."""
 
-    def __init__(self, database: Database, *, timeout_s: float) -> None:
+    def __init__(self, database: Database, observer: Observer, *, timeout_s: float) -> None:
         self._driver = database.driver
+        self._observer = observer
         self._timeout_s = timeout_s
         self._url = database.url
         self._engine: AsyncEngine | None = None
@@ -192,11 +193,15 @@ class Browser:
             async with asyncio.timeout(max(self._timeout_s, PATIENCE_S)):
                 yield
         except TimeoutError:
-            raise storage_error(operation, Fault.BUSY) from None
+            raise self._error(operation, Fault.BUSY) from None
         except DBAPIError as error:
-            raise storage_error(operation, self._driver.fault(error.orig or error, None)) from None
+            raise self._error(operation, self._driver.fault(error.orig or error, None)) from None
         except (OSError, UnicodeError, OverflowError) as error:
-            raise storage_error(operation, self._driver.fault(error, None)) from None
+            raise self._error(operation, self._driver.fault(error, None)) from None
+
+    def _error(self, operation: str, fault: Fault) -> StorageError:
+        self._observer.storage_error(operation)
+        return storage_error(operation, fault)
 
 
 def _asynchronous_engine(url: URL) -> "AsyncEngine":

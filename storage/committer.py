@@ -21,7 +21,7 @@ from transom.storage.driver import Connection, Cursor, Driver, Fault, storage_er
 from transom.storage.rows import Batch
 from transom.storage.scrub import scrubbed
 from transom.storage.statements import write_statements
-from transom.storage.store import Measured, QueueFull, StorageError
+from transom.storage.store import Observer, QueueFull, StorageError
 
 T = TypeVar("T")
 GROUP_BATCHES = 256
@@ -51,9 +51,9 @@ class _Entry:
 class Committer:
     """Owns the writing connection and the thread that uses it."""
 
-    def __init__(self, driver: Driver, measured: Measured, *, timeout_s: float) -> None:
+    def __init__(self, driver: Driver, observer: Observer, *, timeout_s: float) -> None:
         self._driver = driver
-        self._measured = measured
+        self._observer = observer
         self._timeout_s = timeout_s
         self._writes = write_statements(driver.dialect)
         self._queue: deque[_Entry] = deque()
@@ -161,7 +161,9 @@ class Committer:
         """Resolve futures, on their own loop."""
         now = monotonic()
         for entry, outcome in settled:
-            self._measured(entry.operation, now - entry.queued)
+            self._observer.storage(entry.operation, now - entry.queued)
+            if outcome is not None:
+                self._observer.storage_error(entry.operation)
             if entry.future.done():
                 continue
             if outcome is None:

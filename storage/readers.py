@@ -9,7 +9,7 @@ from time import monotonic
 from typing import Any, TypeVar, cast
 
 from transom.storage.driver import Connection, Cursor, Driver, Fault, storage_error
-from transom.storage.store import Measured, StorageError
+from transom.storage.store import Observer, StorageError
 
 T = TypeVar("T")
 THREADS = 4
@@ -28,9 +28,9 @@ class _Asked:
 class Readers:
     """Runs look-ups within a deadline."""
 
-    def __init__(self, driver: Driver, measured: Measured, *, timeout_s: float) -> None:
+    def __init__(self, driver: Driver, observer: Observer, *, timeout_s: float) -> None:
         self._driver = driver
-        self._measured = measured
+        self._observer = observer
         self._timeout_s = timeout_s
         self._queue: SimpleQueue[_Asked | None] = SimpleQueue()  # an executor's own hop costs half as much again
         self._closed = False
@@ -56,9 +56,13 @@ class Readers:
             async with asyncio.timeout(self._timeout_s):
                 return cast("T", await asked.future)
         except TimeoutError:
+            self._observer.storage_error(operation)
             raise storage_error(operation, Fault.BUSY) from None
+        except StorageError:
+            self._observer.storage_error(operation)
+            raise
         finally:
-            self._measured(operation, monotonic() - started)
+            self._observer.storage(operation, monotonic() - started)
 
     def close(self) -> None:
         """Wait for what was asked, then close every connection; blocks."""

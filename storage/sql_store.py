@@ -15,30 +15,31 @@ from transom.storage.places import Places
 from transom.storage.readers import Readers
 from transom.storage.retention import Retention
 from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, Place, StepRow
-from transom.storage.store import Measured, RetentionResult, SessionFilter, SessionPage, unmeasured
+from transom.storage.store import NoObserver, Observer, RetentionResult, SessionFilter, SessionPage
 
 
 class SqlStore:
     """Implements `transom.storage.store.Store`, where each method is described."""
 
-    def __init__(self, database: Database, measured: Measured = unmeasured, *, timeout_s: float = 2.0) -> None:
+    def __init__(self, database: Database, observer: Observer | None = None, *, timeout_s: float = 2.0) -> None:
+        observer = observer or NoObserver()
         driver = database.driver
         self._database = database
-        self._committer = Committer(driver, measured, timeout_s=timeout_s)
-        self._readers = Readers(driver, measured, timeout_s=timeout_s)
+        self._committer = Committer(driver, observer, timeout_s=timeout_s)
+        self._readers = Readers(driver, observer, timeout_s=timeout_s)
         self._lookups = Lookups(driver.dialect)
         self._places = Places(driver.dialect)
         self._leases = Leases(driver.dialect)
-        self._browser = Browser(database, timeout_s=timeout_s)
+        self._browser = Browser(database, observer, timeout_s=timeout_s)
         self._erasure = Erasure(driver, self._committer)
         self._retention = Retention(driver.dialect, self._readers, self._erasure)
 
     @classmethod
     def open(
-        cls, url: str, measured: Measured = unmeasured, *, synchronous: str = "normal", timeout_s: float = 2.0
+        cls, url: str, observer: Observer | None = None, *, synchronous: str = "normal", timeout_s: float = 2.0
     ) -> Self:
         """Open the database behind a URL and start its threads; blocks. Raises CannotOpen or a class below it."""
-        return cls(Database.open(url, synchronous=synchronous, timeout_s=timeout_s), measured, timeout_s=timeout_s)
+        return cls(Database.open(url, synchronous=synchronous, timeout_s=timeout_s), observer, timeout_s=timeout_s)
 
     @property
     def secret(self) -> bytes:

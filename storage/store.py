@@ -12,18 +12,31 @@ StorageError                 any failed call; the text names the operation and a
 """
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
 from transom.storage.rows import Batch, FactorRow, Loaded, MessageRow, Place, StepRow
 
-Measured = Callable[[str, float], None]
-"""Is told of every operation and its seconds, waiting included, on the event loop that asked for it."""
+
+class Observer(Protocol):
+    """Is told of operations, on the event loop that asked for them."""
+
+    def storage(self, operation: str, seconds: float) -> None:
+        """Take note of how long one took, waiting included; what the admin API reads is not among them."""
+
+    def storage_error(self, operation: str) -> None:
+        """Take note of one that failed."""
 
 
-def unmeasured(_operation: str, _seconds: float) -> None:
-    """Take no notice of how long an operation took."""
+class NoObserver:
+    """Takes no notice of anything."""
+
+    def storage(self, operation: str, seconds: float) -> None:
+        """Do nothing."""
+
+    def storage_error(self, operation: str) -> None:
+        """Do nothing."""
 
 
 class StorageError(Exception):

@@ -6,6 +6,7 @@ from pathlib import Path
 import structlog
 import typer
 
+from transom import __version__
 from transom.proxy.cli.source import Source, find_source, let_import_beside
 from transom.proxy.config.load import for_upstream
 from transom.proxy.config.places import ConfigError, Fault, Place
@@ -42,10 +43,11 @@ def run_server(request: Request) -> int:
 
     configure()
     log = structlog.get_logger()
-    for warning in review(live.current).warnings:
+    host, port = request.host or server.host, server.port if request.port is None else request.port
+    log.info("starting", configuration=source.name, version=__version__)
+    for warning in review(live.current, host, port).warnings:
         log.warning(warning)
-    port = server.port if request.port is None else request.port
-    return serve(live, host=request.host or server.host, port=port, workers=workers)
+    return serve(live, host=host, port=port, workers=workers)
 
 
 def _source(request: Request) -> Source:

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from typing import Any
 
-from transom.policies.options import PRESETS
+from transom.policies.presets import PRESETS
 from transom.proxy.config.doubts import unknown_provider
 from transom.proxy.config.model_entry import (
     DEMO_MODEL,

@@ -10,10 +10,10 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from transom.policies.options import PRESETS
+from transom.policies.presets import PRESETS
 from transom.proxy.config.consistency import foreign_params, inconsistencies
 from transom.proxy.config.places import ConfigError, Document, Fault, KeyPath, Place, parse_yaml, plain, read_yaml
-from transom.proxy.config.resolve import apply_overrides, resolve_secrets
+from transom.proxy.config.resolve import apply_overrides, keys_in_plain, resolve_secrets
 from transom.proxy.config.schema import Config
 from transom.proxy.config.sentences import explain, nearest
 
@@ -138,19 +138,23 @@ def _add(document: Document, included: Document, section: str, named: dict[str, 
 
 def _finish(document: Document, environment: Mapping[str, str], folder: Path) -> Config:
     apply_overrides(document, environment)
+    plain_keys = list(keys_in_plain(document))
     faults = resolve_secrets(document, environment, folder)
+    unresolved = {fault.key for fault in faults}
     faults += foreign_params(document)
     _drop_empty_sections(document)
     try:
         config = Config.model_validate(document.tree)
     except ValidationError as error:
         for details in error.errors(include_url=False):
-            faults.append(document.fault(*explain(details, Config)))
+            fault = document.fault(*explain(details, Config))
+            if fault.key not in unresolved:
+                faults.append(fault)
         raise ConfigError(*faults) from None
     faults += inconsistencies(config, document)
     if faults:
         raise ConfigError(*faults)
-    return config
+    return config.remarked(map(str, plain_keys))
 
 
 def _drop_empty_sections(document: Document) -> None:

@@ -8,6 +8,8 @@ from typing import Any, TypeAlias
 
 import yaml
 
+from transom.proxy.config.yaml_sentences import explain_yaml
+
 KeyPath: TypeAlias = tuple[str | int, ...]
 Tree: TypeAlias = dict[str, Any]
 
@@ -75,11 +77,26 @@ def key_path(path: KeyPath) -> str:
     return text
 
 
-class _Loader(_Base):  # type: ignore[valid-type,misc]
-    """Safe YAML with YAML 1.2's scalars: only true and false are booleans, so that `on`, `off` and `no` stay words."""
-
-
 YAML_TAG = "tag:yaml.org,2002:"
+INTEGER = f"{YAML_TAG}int"
+SCALARS = frozenset(f"{YAML_TAG}{name}" for name in ("str", "int", "float", "bool", "null"))
+
+
+class _Loader(_Base):  # type: ignore[valid-type,misc]
+    """Safe YAML with YAML 1.2's scalars.
+
+    Only true and false are booleans, so that `on`, `off` and `no` stay words, and 010 is ten. What is tagged as a
+    number and is none stays text, which its key's own rule then refuses.
+    """
+
+    def construct_scalar_or_text(self, node: yaml.ScalarNode) -> object:
+        try:
+            if node.tag == INTEGER:
+                return int(node.value)
+            return self.construct_object(node)
+        except (ValueError, KeyError):
+            return str(node.value)
+
 
 _Loader.yaml_implicit_resolvers = {}
 for _tag, _pattern, _first in (
@@ -97,7 +114,7 @@ def parse_scalar(text: str) -> object:
     loader = _Loader("")
     try:
         node = yaml.ScalarNode(loader.resolve(yaml.ScalarNode, text, (True, False)), text)
-        return loader.construct_object(node)
+        return loader.construct_scalar_or_text(node)
     finally:
         loader.dispose()
 
@@ -134,7 +151,8 @@ def parse_yaml(text: str, source: str) -> Document:
         document.places[()] = Place(source)
         tree = _Builder(loader, document).build(node, ())
     except yaml.MarkedYAMLError as error:
-        raise _not_yaml(error, source, text) from None
+        line, sentence = explain_yaml(error, text)
+        raise _unusable(source, line, f"is not valid YAML: {sentence}") from None
     except yaml.YAMLError:
         raise _unusable(source, None, "holds a character that YAML does not allow") from None
     except RecursionError:
@@ -151,16 +169,6 @@ def _unusable(source: str, line: int | None, sentence: str) -> ConfigError:
     return ConfigError(Fault(Place(source, line), "", sentence))
 
 
-def _not_yaml(error: yaml.MarkedYAMLError, source: str, text: str) -> ConfigError:
-    mark = error.problem_mark or error.context_mark
-    about = f" {error.context}" if error.context else ""
-    line = mark.line + 1 if mark is not None else None
-    written = text.split("\n")[mark.line : mark.line + 1] if mark is not None else []
-    if any("\t" in one[: len(one) - len(one.lstrip())] for one in written):
-        return _unusable(source, line, "is not valid YAML: the line is indented with a tab; YAML indents with spaces")
-    return _unusable(source, line, f"is not valid YAML: {error.problem or 'unreadable'}{about}")
-
-
 @dataclass(slots=True)
 class _Builder:
     """Turns composed nodes into a tree and notes the line of every key on the way."""
@@ -175,7 +183,10 @@ class _Builder:
             return [self._child(value, (*path, index), value) for index, value in enumerate(node.value)]
         if isinstance(node, yaml.CollectionNode):
             raise _unusable(self.document.source, node.start_mark.line + 1, "a list or a mapping may have no tag")
-        return self.loader.construct_object(node)
+        if node.tag not in SCALARS:
+            sentence = "a text that begins with ! is read as a tag; put it in quotes"
+            raise _unusable(self.document.source, node.start_mark.line + 1, sentence)
+        return self.loader.construct_scalar_or_text(node)
 
     def _child(self, node: yaml.Node, path: KeyPath, at: yaml.Node) -> object:
         self.document.places[path] = Place(self.document.source, at.start_mark.line + 1)

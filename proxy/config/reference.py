@@ -13,7 +13,8 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel, JsonValue
 from pydantic.fields import FieldInfo
 
-from transom.policies.options import PRESETS, Policy
+from transom.policies.options import Policy
+from transom.policies.presets import PRESETS
 from transom.proxy.config.schema import Config
 
 WORDS: dict[Any, str] = {str: "text", int: "whole number", float: "number", bool: "true, false"}

@@ -1,6 +1,6 @@
 """What a configuration takes from outside its files: environment overrides and the secrets it points to.
 
-It does not know what the keys mean.
+Of what the keys mean it knows only where secrets stand.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -12,6 +12,7 @@ from transom.proxy.config.places import ConfigError, Document, Fault, KeyPath, P
 OVERRIDE = "TRANSOM__"
 FROM_ENVIRONMENT = "os.environ/"
 FROM_FILE = "file:"
+HASHED = "sha256:"
 
 
 def apply_overrides(document: Document, environment: Mapping[str, str]) -> None:
@@ -65,6 +66,21 @@ def resolve_secrets(document: Document, environment: Mapping[str, str], folder: 
         else:
             put(value)
     return faults
+
+
+def keys_in_plain(document: Document) -> Iterator[Fault]:
+    """Yield the keys of tenants and of /admin that a file holds as they are: whoever reads the file can use them.
+
+    Ask before the secrets are resolved.
+    """
+    for path, text, _ in _secret_places(document.tree):
+        elsewhere = text.startswith((HASHED, FROM_ENVIRONMENT, FROM_FILE)) or document.place(path).line is None
+        if path[0] in ("tenants", "admin") and not elsewhere:
+            yield document.fault(
+                path,
+                "is written in plain; write os.environ/NAME, file:PATH, or its hash: sha256: and what "
+                "`printf %s KEY | sha256sum` prints",
+            )
 
 
 def _look_up(text: str, environment: Mapping[str, str], folder: Path) -> tuple[str, str | None]:

@@ -6,7 +6,7 @@ It changes nothing and asks nobody: a model that is down or a key that is wrong 
 from collections.abc import Iterator
 from dataclasses import dataclass
 
-from transom.policies.options import SUMMARIZING
+from transom.policies.strategy import SUMMARIZING
 from transom.proxy.config.doubts import doubts
 from transom.proxy.config.settings import ANY, OPENAI_BASE, Model, Route, Settings, Tenant
 from transom.proxy.errors import ClientError
@@ -41,10 +41,10 @@ class Review:
     warnings: tuple[str, ...]
 
 
-def review(settings: Settings) -> Review:
-    """Say what the settings come to."""
+def review(settings: Settings, host: str | None = None, port: int | None = None) -> Review:
+    """Say what the settings come to; `host` and `port` are where it is served, if not where the settings say."""
     routes: list[RouteReview] = []
-    warnings = list(_about_access(settings))
+    warnings = [*settings.config.remarks, *_about_access(settings, host, port)]
     for entry in settings.config.model_list:
         warnings.extend(_about_model(settings, entry.model_name))
     for name in _used_policies(settings):
@@ -154,17 +154,18 @@ def _about_model(settings: Settings, name: str) -> Iterator[str]:
         yield f"model {name}: has no api_key, so OpenAI will refuse its requests"
 
 
-def _about_access(settings: Settings) -> Iterator[str]:
+def _about_access(settings: Settings, host: str | None, port: int | None) -> Iterator[str]:
     server = settings.config.server
+    host, port = host or server.host, server.port if port is None else port
     if not settings.models:
         yield "model_list is empty, so every request is answered with 404"
     if settings.anonymous is not None and server.allow_anonymous:
         yield (
-            f"server.allow_anonymous: whoever reaches {server.host}:{server.port} uses the models "
+            f"server.allow_anonymous: whoever reaches {host}:{port} uses the models "
             f"of the tenant {settings.anonymous.name} without a key"
         )
-    if not settings.keys and server.host not in LOOPBACK and not server.allow_anonymous:
-        yield f"no tenant has a key, so requests from other machines to {server.host} are answered with 401"
+    if not settings.keys and host not in LOOPBACK and not server.allow_anonymous:
+        yield f"no tenant has a key, so requests from other machines to {host} are answered with 401"
     for tenant in settings.tenants.values():
         if not tenant.key_hashes and tenant is not settings.anonymous:
             yield f"tenant {tenant.name}: has no keys, so nobody can use it"

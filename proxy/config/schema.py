@@ -2,9 +2,18 @@
 
 import hashlib
 import re
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, ValidatorFunctionWrapHandler, field_validator
+from pydantic import (
+    BaseModel,
+    ConfigDict,
+    Field,
+    PrivateAttr,
+    ValidationError,
+    ValidatorFunctionWrapHandler,
+    field_validator,
+)
 from pydantic.config import JsonDict
 from pydantic_core import PydanticCustomError
 
@@ -290,3 +299,16 @@ class Config(Section):
         default_factory=lambda: {"default": TenantEntry()},
         description="Who may call; without any there is `default` without keys.",
     )
+
+    _remarks: tuple[str, ...] = PrivateAttr(default=())
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What is valid and better written otherwise: a sentence each, with its place."""
+        return self._remarks
+
+    def remarked(self, remarks: Iterable[str]) -> Self:
+        """Return the same configuration with these remarks."""
+        other = self.model_copy()
+        other._remarks = tuple(remarks)  # noqa: SLF001  (an instance of this very class)
+        return other

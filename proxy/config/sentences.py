@@ -11,7 +11,9 @@ from typing import Any, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
+from pydantic_core.core_schema import ErrorType
 
+from transom.proxy.clipping import clipped
 from transom.proxy.config.places import KeyPath
 
 FOREIGN_SECTIONS = {
@@ -52,15 +54,20 @@ def _sentence(error: ErrorDetails, field: FieldInfo | None) -> str:
     kind, context, given = error["type"], error.get("ctx", {}), error["input"]
     unit = _unit(field)
     if kind in _BOUNDS:
-        return f"{_BOUNDS[kind].format(**context)}{unit}, not {given}"
+        return f"{_BOUNDS[kind].format(**context)}{unit}, not {clipped(str(given))}"
     if kind in _TYPES:
-        or_null = " or null" if field is not None and NoneType in get_args(field.annotation) else ""
-        return f"must be {_TYPES[kind]}{or_null}{unit}"
+        return f"must be {_or_null(_TYPES[kind], field)}{unit}"
     if kind == "literal_error":
         expected = str(context["expected"]).replace("'", "")
         words = expected.replace(" or ", ", ").split(", ")
         return f"must be {expected}" + (nearest(given, words) if isinstance(given, str) else "")
-    return error["msg"]
+    return error["msg"] if kind not in _OF_PYDANTIC else "cannot be used as it is written"
+
+
+def _or_null(expected: str, field: FieldInfo | None) -> str:
+    if field is None or NoneType not in get_args(field.annotation):
+        return expected
+    return f"{expected.replace(' or ', ', ')} or null"
 
 
 def _find(root: type[BaseModel], path: KeyPath) -> tuple[type[BaseModel] | None, FieldInfo | None]:
@@ -93,6 +100,8 @@ def _unit(field: FieldInfo | None) -> str:
     return f" (unit: {extra['unit']})" if isinstance(extra, dict) and "unit" in extra else ""
 
 
+_OF_PYDANTIC = frozenset(get_args(ErrorType))
+"""The faults that pydantic words itself; all others are worded by the schema."""
 _BOUNDS = {
     "greater_than_equal": "must be at least {ge:g}",
     "greater_than": "must be more than {gt:g}",
@@ -104,6 +113,7 @@ _TYPES = {
     "int_type": "a whole number",
     "int_parsing": "a whole number",
     "int_from_float": "a whole number",
+    "int_parsing_size": "a whole number",
     "float_type": "a number",
     "float_parsing": "a number",
     "finite_number": "a number",

@@ -19,7 +19,7 @@ import msgspec
 import structlog
 from starlette.types import Receive, Scope, Send
 
-from transom.middleware.body import BodyTooLarge, ClientGone, content_length, read_body
+from transom.middleware.body import ClientGone
 from transom.proxy import errors
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import ERROR_BYTES
@@ -30,6 +30,7 @@ from transom.proxy.endpoints.permission import Endpoint, endpoint
 from transom.proxy.logs import describe
 from transom.proxy.metrics import Metrics
 from transom.proxy.rates import TenantRequests
+from transom.proxy.request_body import whole_body
 from transom.proxy.sse import SseSplitter
 from transom.proxy.summary_calls import UpstreamOf
 from transom.proxy.upstream.auth import error_code, error_reply, redact_bytes
@@ -114,22 +115,11 @@ class _Request:
         self._tenant, self._bearer = identify(scope, settings, self._headers)
         self._endpoint = endpoint(scope["method"], scope["path"], self._tenant, own_key=self._bearer is not None)
         endpoints.requests.begin(self._tenant, scope["state"])
-        body = await self._body(settings.config.limits.body_bytes)
+        body = await whole_body(scope, self._receive, settings.config.limits.body_bytes)
         watch.begin()
         content_type = self._headers.get(b"content-type", b"").decode("latin-1")
         call = await parse_relayed_off_loop(body, content_type, any_type=not self._endpoint.stateless)
         await self._send(call, self._target(call.model, self._tenant, self._endpoint))
-
-    async def _body(self, limit: int) -> bytes:
-        headers = self._scope["headers"]
-        if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers):
-            raise errors.UnsupportedEncoding
-        try:
-            return await read_body(self._receive, limit, content_length(headers))
-        except BodyTooLarge:
-            raise errors.BodyTooLarge(
-                f"The request body is larger than the {limit} bytes that this server accepts."
-            ) from None
 
     # ------------------------------------------------------------------ the upstream
     def _target(self, name: str | None, tenant: Tenant, called: Endpoint) -> Model:

@@ -12,7 +12,8 @@ from collections.abc import Iterable
 import msgspec
 
 from transom.proxy.config.settings import Model
-from transom.proxy.errors import UpstreamAuth, redact
+from transom.proxy.errors import UpstreamAuth
+from transom.proxy.redaction import redact
 
 __all__ = ["error_code", "error_reply", "redact_bytes"]
 
@@ -40,7 +41,7 @@ def error_reply(status: int, body: bytes, *, model: Model, bearer: str | None) -
 
 
 def redact_bytes(body: bytes, secrets: Iterable[str | None]) -> bytes:
-    """Return the bytes without secrets, as `errors.redact` does for text; the rest stays byte for byte."""
+    """Return the bytes without secrets, as `redact` does for text; the rest stays byte for byte."""
     return redact(body.decode("utf-8", "surrogateescape"), secrets).encode("utf-8", "surrogateescape")
 
 

@@ -1,4 +1,4 @@
-"""Each page of docs/clients does what it says: its own code, the real client, a real proxy, one session.
+"""Each page of docs/clients does what it says: its own code, the real client, one real proxy, a session of its own.
 
 The clients are not installed for `make test`: `make pages` installs them, and names their folder in
 TRANSOM_TEST_CLIENTS.
@@ -8,12 +8,13 @@ import json
 import os
 import re
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from tests.docs.page import INSTALL, Page
-from tests.docs.running import ROOT, check_database, shell, transom
+from tests.docs.running import ROOT, Transom, check_database, shell, transom
 
 CLIENTS = "TRANSOM_TEST_CLIENTS"
 FILES = Path(__file__).with_name("clients")
@@ -67,18 +68,24 @@ def run(page: Page, address: str, work: Path, clients: Path | None) -> str:
     return done.stdout.replace("\r", "")
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
-def test_a_page_prints_what_it_says_within_one_session(page: Page, tmp_path: Path) -> None:
-    clients = place_of_clients(page)
-    served, work = tmp_path / "served", tmp_path / "work"
-    work.mkdir()
-    served.mkdir()
+@pytest.fixture(scope="module")
+def proxy(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Transom]:
+    """Serve all pages, as a reader's one proxy would: what one has stored, the next one meets."""
+    served = tmp_path_factory.mktemp("served")
     shutil.copy(ROOT / "config.yaml", served)
-    with transom(served) as proxy:
-        printed = run(page, proxy.address, work, clients)
-        [session] = proxy.admin("sessions")["sessions"]
-        held = proxy.admin(f"sessions/{session['id']}")
-        named = proxy.admin("sessions?key=chat-1")["sessions"]
+    with transom(served) as serving:
+        yield serving
+    check_database(served)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_a_page_prints_what_it_says_within_one_session(page: Page, proxy: Transom, tmp_path: Path) -> None:
+    clients = place_of_clients(page)
+    before = {session["id"] for session in proxy.admin("sessions")["sessions"]}
+    printed = run(page, proxy.address, tmp_path, clients)
+    [session] = [session for session in proxy.admin("sessions")["sessions"] if session["id"] not in before]
+    held = proxy.admin(f"sessions/{session['id']}")
+    named = proxy.admin(f"sessions?key={name(page)}-1")["sessions"]
     assert page.prints(printed), printed
     assert not re.search(r"\b(None|undefined)\b", printed)
     assert named == ([] if name(page) in WITHOUT_HEADER else [session])
@@ -88,7 +95,6 @@ def test_a_page_prints_what_it_says_within_one_session(page: Page, tmp_path: Pat
     assert sum(message["role"] == "user" for message in held["messages"]) >= 2
     assert len(held["requests"]) >= 2
     assert all(request["status"] == 200 and request["complete"] for request in held["requests"])
-    check_database(served)
 
 
 @pytest.mark.parametrize(

@@ -108,7 +108,7 @@ def test_values_of_labels_are_those_that_are_counted() -> None:
     }
     assert rows.keys() == known.keys()
     for label, values in rows.items():
-        assert set(WORD.findall(values)) <= set(known[label])
+        assert set(WORD.findall(values)) == set(known[label])
 
 
 def test_health_is_what_it_says(proxy: Transom) -> None:

@@ -8,7 +8,7 @@ from types import ModuleType
 
 from tests.policies.builders import assistant, thread, user
 from transom.policies.limits import Limits
-from transom.policies.options import resolve_policy
+from transom.policies.options import Policy
 from transom.policies.registry import trimmers
 from transom.policies.trimmer import TrimRequest
 from transom.policies.view import Summary, View
@@ -33,7 +33,7 @@ def test_the_example_removes_old_answers_and_keeps_what_users_said() -> None:
         del sys.modules["my_trimmers"]
     history = thread(user("a", 10), assistant("b", 10), user("c", 10), assistant("d", 10), user("e", 10))
     request = TrimRequest(
-        history, View(), Limits(tokens=40), resolve_policy({}), 0, no_summary, len, lambda message: message.role
+        history, View(), Limits(tokens=40), Policy.model_validate({}), 0, no_summary, len, lambda message: message.role
     )
     result = asyncio.run(trimmer.trim(request))
     assert name == "my_trimmers:DropPlainAnswers"

@@ -3,7 +3,7 @@
 A message counts 4 tokens and one for each word, unless `tokens` says otherwise.
 """
 
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Iterable, Sequence
 from dataclasses import dataclass, field
 from hashlib import blake2b
 from typing import Any
@@ -12,11 +12,12 @@ from transom.policies.compress import Compress
 from transom.policies.history import History
 from transom.policies.items import Call, Message
 from transom.policies.limits import Limits
-from transom.policies.options import Policy, resolve_policy
+from transom.policies.options import Policy
 from transom.policies.protection import Protection
 from transom.policies.render import LABEL
 from transom.policies.trimmer import Trimmer, TrimRequest, TrimResult
 from transom.policies.truncate import Truncate
+from transom.policies.turns import Outline
 from transom.policies.view import Summary, View
 
 
@@ -91,8 +92,16 @@ def exchanges(count: int, tokens: int = 10) -> list[Message]:
     return [message for pair in pairs for message in pair]
 
 
+def segment(messages: Iterable[Message]) -> Outline:
+    """Outline a whole thread, message by message."""
+    outline = Outline()
+    for message in messages:
+        outline.append(message)
+    return outline
+
+
 def policy(**keys: object) -> Policy:
-    return resolve_policy(keys)
+    return Policy.model_validate(keys)
 
 
 def finished(coroutine: Coroutine[Any, Any, TrimResult]) -> TrimResult:
@@ -163,7 +172,7 @@ def ask(
     writer, view = writer or Writer(), view or View()
     writer.history, writer.view, writer.failed = history, view, False
     writer.over_tokens = limits.over_tokens(view.size(history))
-    chosen = policy or resolve_policy({})
+    chosen = policy or Policy.model_validate({})
     return TrimRequest(
         history, view, limits, chosen, writer.allowance, writer, words, lambda message: message.payload.decode()
     )

@@ -5,14 +5,13 @@ from dataclasses import replace
 
 from hypothesis import strategies as st
 
-from tests.policies.builders import Decided, Session, Writer
+from tests.policies.builders import Decided, Session, Writer, segment
 from tests.policies.histories import Move, acceptable, late, limits, moves, policies, preambles, torn, writers
 from tests.policies.oracle import Case, check_decided, is_acceptable, is_legal, must
 from transom.policies.history import History
 from transom.policies.items import Message
 from transom.policies.limits import Limits
 from transom.policies.options import Policy
-from transom.policies.turns import segment
 
 places = st.lists(st.integers(1, 60), max_size=4)
 delays = st.lists(st.integers(0, 5), max_size=30)

@@ -1,6 +1,5 @@
-from tests.policies.builders import assistant, call, calls, result, system, thread, user
+from tests.policies.builders import assistant, call, calls, result, segment, system, thread, user
 from transom.policies.history import History
-from transom.policies.turns import segment
 
 MESSAGES = [user("a b", 6), calls(("x", "f", "{}"), ("y", "f", "{}"), text="so", tokens=9), result("x"), result("y")]
 

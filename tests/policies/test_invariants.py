@@ -10,13 +10,12 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, rule, run_state_machine_as_test
 
 from tests.policies import clients
-from tests.policies.builders import Writer
+from tests.policies.builders import Writer, segment
 from tests.policies.clients import Client, body
 from tests.policies.histories import Move, acceptable, limits, moves, policies, preambles, writers
 from transom.policies.items import Message
 from transom.policies.limits import Limits
 from transom.policies.options import Policy
-from transom.policies.turns import segment
 
 PROFILE = settings.get_profile(os.environ.get("HYPOTHESIS_PROFILE", "policies"))
 IS_LONG = PROFILE.max_examples > 1_000

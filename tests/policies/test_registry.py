@@ -2,8 +2,8 @@ import pytest
 
 from tests.policies.builders import ask, finished, policy, thread, user
 from transom.policies.limits import Limits
-from transom.policies.options import CONTEXT_WINDOW, TRIMMERS
 from transom.policies.registry import BUILT_IN, UnknownTrimmer, trimmers
+from transom.policies.strategy import CONTEXT_WINDOW, TRIMMERS
 from transom.policies.trimmer import TrimRequest, TrimResult, unchanged
 from transom.policies.truncate import Truncate
 

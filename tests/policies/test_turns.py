@@ -9,11 +9,12 @@ from tests.policies.builders import (
     function_call,
     function_result,
     result,
+    segment,
     system,
     user,
 )
 from transom.policies.items import Message
-from transom.policies.turns import Outline, segment
+from transom.policies.turns import Outline
 
 
 def groups(*messages: Message) -> list[tuple[str, list[int]]]:

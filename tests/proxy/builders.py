@@ -10,7 +10,7 @@ from typing import Any, cast
 from tests.policies.builders import words
 from transom.policies.history import History
 from transom.policies.items import Message
-from transom.policies.options import resolve_policy
+from transom.policies.options import Policy
 from transom.policies.registry import trimmers
 from transom.policies.view import Size, View
 from transom.proxy.budgets import Budget, budget_for, cut_hash, policy_hash
@@ -36,7 +36,7 @@ def tenant(**more: Any) -> Tenant:
         "name": "acme",
         "key_hashes": (),
         "policy_name": "p",
-        "policy": resolve_policy({}),
+        "policy": Policy.model_validate({}),
         "models": None,
         "may_override": frozenset(),
         "relay": "all",
@@ -92,7 +92,7 @@ class Talk:
             known=known,
             length=len(history),
         )
-        route = Route(MODEL, "p", resolve_policy({"strategy": "truncate"} | self.policy | policy))
+        route = Route(MODEL, "p", Policy.model_validate({"strategy": "truncate"} | self.policy | policy))
         held = held_to(route, **budget or {})
         return Pass(conversation, route, held, policy_hash(route, held), cut_hash(route))
 

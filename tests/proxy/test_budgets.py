@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from transom.policies.limits import Limits
-from transom.policies.options import resolve_policy
+from transom.policies.options import Policy
 from transom.policies.view import Size
 from transom.proxy.budgets import Budget, budget_for, cut_hash, policy_hash
 from transom.proxy.config.settings import Model, Route
@@ -18,7 +18,7 @@ MODEL = Model(name="m", provider="direct", upstream_model="m")
 
 
 def route(model: Model = MODEL, **options: Any) -> Route:
-    return Route(model, "p", resolve_policy({"strategy": "context_window"} | options))
+    return Route(model, "p", Policy.model_validate({"strategy": "context_window"} | options))
 
 
 def held(options: dict[str, Any] | None = None, **more: Any) -> Budget:

@@ -4,7 +4,7 @@ import msgspec
 import pytest
 
 from transom.proxy import errors
-from transom.proxy.errors import TransomError, UpstreamBroken, error_body, redact, sse_error
+from transom.proxy.errors import TransomError, UpstreamBroken, error_body, sse_error
 
 # 02-http, "Errors", and 06-faults: what a client may rely on.
 CONTRACT = [
@@ -34,7 +34,6 @@ CONTRACT = [
     (errors.Overloaded, 503, "overloaded"),
     (errors.ShuttingDown, 503, "shutting_down"),
 ]
-KEY = "tenant-upstream-key-0123456789"
 
 
 def every_class() -> list[type[TransomError]]:
@@ -106,26 +105,3 @@ def test_a_stream_gets_the_same_object_as_one_event() -> None:
 
     assert event == b"data: " + error_body(error) + b"\n\n"
     assert event.count(b"\n") == 2
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        f"Incorrect API key provided: {KEY}.",
-        "Incorrect API key provided: tenant-u****************6789. You can find …",
-        "Incorrect API key provided: sk-proj-********AbCd.",
-        "invalid x-api-key: tena...6789",
-        "key sk-ant-api03-abcdefghijklmnopqrst is disabled",
-        "API key AIzaSyA1234567890abcdefghijklm not valid",
-    ],
-)
-def test_keys_are_struck_out_whole_and_masked(text: str) -> None:
-    shown = redact(text, [KEY, None])
-
-    assert "[redacted]" in shown
-    assert not any(part in shown for part in (KEY, "6789", "AbCd", "api03", "AIza"))
-
-
-@pytest.mark.parametrize("text", ["Wait... what is none of this?", "5 ** 3 *** bold", "task-1234567890123456789", ""])
-def test_ordinary_text_stays(text: str) -> None:
-    assert redact(text, ["none", KEY]) == text

@@ -12,6 +12,20 @@ from transom.storage.sql_store import SqlStore
 from transom.storage.store import StorageError, StorageTimeout
 
 
+class Told:
+    """Writes down what it is told."""
+
+    def __init__(self, told: list[str]) -> None:
+        self._told = told
+
+    def storage(self, operation: str, seconds: float) -> None:
+        assert seconds >= 0
+        self._told.append(operation)
+
+    def storage_error(self, operation: str) -> None:
+        self._told.append(f"{operation} failed")
+
+
 def damage(file: Path) -> None:
     """Overwrite the heads of most pages."""
     raw = bytearray(file.read_bytes())
@@ -26,6 +40,22 @@ async def test_a_look_up_has_a_deadline(hasty_store: SqlStore) -> None:
         await hasty_store._readers.call("slow", lambda cursor: done.wait(60))
     done.set()
     await hasty_store.ping()
+
+
+async def test_what_fails_is_told_and_what_is_given_up_is_not(migrated_file: Path) -> None:
+    told: list[str] = []
+    store = SqlStore.open(f"sqlite:///{migrated_file}", Told(told), timeout_s=60.0)
+    await store.ping()
+    given_up = asyncio.ensure_future(store._readers.call("given up", lambda cursor: None))
+    await asyncio.sleep(0)
+    given_up.cancel()
+    await asyncio.wait([given_up])
+    with pytest.raises(StorageError):
+        await store._readers.call("wrong", lambda cursor: cursor.execute("SELECT * FROM nothing"))
+    with pytest.raises(StorageError):
+        await store._committer.run("refused", lambda cursor: cursor.execute("INSERT INTO nothing VALUES (1)"))
+    await store.close()
+    assert told == ["ping", "given up", "wrong failed", "wrong", "refused", "refused failed"]
 
 
 async def test_a_look_up_is_not_made_for_nobody(store: SqlStore) -> None:

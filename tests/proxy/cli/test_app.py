@@ -1,5 +1,6 @@
 """The command line from outside: commands, options, exit codes, and what is imported."""
 
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -28,8 +29,15 @@ def test_what_is_not_understood_ends_with_2(arguments: list[str]) -> None:
 def test_help_names_every_command() -> None:
     result = CliRunner().invoke(app, ["--help"])
     assert result.exit_code == 0
-    for name in ("serve", "demo", "check", "keys", "config"):
+    for name in ("serve", "demo", "check", "keys", "config", "import", "db"):
         assert f"\n  {name} " in result.output
+
+
+def test_no_help_is_cut_short() -> None:
+    for command in ([], ["serve"], ["check"], ["keys"], ["config"], ["db"], ["import"], ["import", "litellm"]):
+        output = CliRunner().invoke(app, [*command, "--help"], terminal_width=80).output
+        assert "..." not in output.replace("[ARGS]...", ""), output
+        assert re.search(r"--\w+ <", output) is None, output
 
 
 def test_the_version() -> None:

@@ -23,7 +23,9 @@ policies:
   default: {max_tokens: 4000, max_context_items: 20, summary_model: cheap}
   agent: {preset: agent, enforce: audit}
 tenants:
-  acme: {keys: [k], models: {local: default, cheap: agent}}
+  acme:
+    keys: [sha256:8254c329a92850f6d539dd376f4816ee2764517da5e0235514af433164480d7a]
+    models: {local: default, cheap: agent}
 """
 
 

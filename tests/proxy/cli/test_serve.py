@@ -81,7 +81,18 @@ def test_warnings_are_logged_at_the_start(served: Served, config: Callable[[str]
     with capture_logs() as logs:
         run_server(Request(config=config("policies: {default: {}}\nmodel_list: []")))
     assert [(line["log_level"], line["event"]) for line in logs] == [
-        ("warning", "model_list is empty, so every request is answered with 404")
+        ("info", "starting"),
+        ("warning", "model_list is empty, so every request is answered with 404"),
+    ]
+
+
+def test_the_start_says_which_configuration_it_has(served: Served) -> None:
+    with capture_logs() as logs:
+        run_server(Request(host="0.0.0.0", port=81))
+        run_server(Request(upstream="http://llm.example/v1"))
+    assert [line["configuration"] for line in logs if line["event"] == "starting"] == ["built-in default", "--upstream"]
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
+        "no tenant has a key, so requests from other machines to 0.0.0.0 are answered with 401"
     ]
 
 

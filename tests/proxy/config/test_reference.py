@@ -4,7 +4,8 @@ import subprocess
 import sys
 from pathlib import Path
 
-from transom.policies.options import PRESETS, Policy
+from transom.policies.options import Policy
+from transom.policies.presets import PRESETS
 from transom.proxy.config.reference import fill, key_table, preset_table
 from transom.proxy.config.schema import Config
 

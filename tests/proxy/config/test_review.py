@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from transom.proxy.config.load import for_upstream, from_mapping
+from transom.proxy.config.load import for_upstream, from_mapping, from_text
 from transom.proxy.config.review import Review, review
 from transom.proxy.config.settings import compile_settings
 
@@ -185,6 +185,33 @@ def test_where_summaries_go() -> None:
 def test_warnings(mapping: dict[str, Any], said: list[str]) -> None:
     mapping.setdefault("policies", policy())
     assert list(reviewed(**mapping).warnings) == said
+
+
+def test_keys_that_a_file_holds_as_they_are_are_pointed_out_and_not_quoted() -> None:
+    text = """
+model_list: [{model_name: demo, litellm_params: {model: transom/demo}}]
+admin: {key: plain-admin}
+tenants:
+  a: {keys: [os.environ/KEY]}
+  b:
+    keys:
+      - sha256:%s
+      - plain-tenant
+""" % ("0" * 64)
+    config = from_text(text, "config.yaml", environment={"KEY": "k"})
+    advice = (
+        "is written in plain; write os.environ/NAME, file:PATH, or its hash: sha256: and what "
+        "`printf %s KEY | sha256sum` prints"
+    )
+    assert review(compile_settings(config)).warnings == (
+        f"config.yaml:3: admin.key: {advice}",
+        f"config.yaml:9: tenants.b.keys[1]: {advice}",
+    )
+
+
+def test_a_key_set_in_the_environment_stands_in_no_file() -> None:
+    config = from_text("", "config.yaml", environment={"TRANSOM__ADMIN__KEY": "plain-admin"})
+    assert config.remarks == ()
 
 
 def test_the_star_is_reviewed_by_its_entry() -> None:

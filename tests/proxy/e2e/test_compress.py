@@ -406,6 +406,26 @@ def test_a_late_summary_whose_span_left_the_thread_is_not_used(hasty: Proxy, ups
     assert upstream.to("hasty")[-1].messages == talk.messages
 
 
+def test_a_summary_of_what_its_client_went_back_behind_is_counted_as_stale(
+    hasty: Proxy, upstream: FakeUpstream
+) -> None:
+    hold = Gate()
+    upstream.on("hasty", summarising(lambda _: Answer([completion("Of what was taken back.")], before=hold)))
+    talk = Talk(hasty, "hasty", "stale")
+    talk.messages = over()
+    talk.send()
+    talk.messages = [*talk.messages[:2], user("Something else.")]
+    assert talk.send().status == 200
+    hold.open()
+    until(lambda: hasty.rows("stale").summaries)
+    assert hasty.metric('transom_summaries_total{model="hasty",outcome="stale",policy="hasty"') == 1
+    assert talk.say("Go on.").status == 200
+    assert not upstream.to("hasty")[-1].summaries
+    talk.messages = [*over(), user("Back again.")]
+    assert talk.send().status == 200
+    assert "Of what was taken back." in upstream.to("hasty")[-1].summaries[0]
+
+
 def test_a_turn_that_arrives_meanwhile(hasty: Proxy, upstream: FakeUpstream) -> None:
     hold = Gate()
     upstream.on("hasty", summarising(lambda _: Answer([completion("Meanwhile.")], before=hold)))

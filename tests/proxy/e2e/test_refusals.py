@@ -153,8 +153,8 @@ def test_without_keys_only_this_machine_is_served(anonymous: Proxy, headers: dic
     if status == 401:
         assert got.error[:2] == (401, "invalid_api_key")
         assert got.json["error"]["message"] == (
-            "No keys are configured, so only this machine may ask; give tenants keys, or set server.allow_anonymous, "
-            "to let others in."
+            "No keys are configured, so only this machine may ask, directly and from no web page; give tenants keys, "
+            "or set server.allow_anonymous or server.cors_origins, to let others in."
         )
 
 

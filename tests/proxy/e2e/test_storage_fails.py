@@ -12,6 +12,7 @@ from tests.proxy.e2e.fake_upstream import DONE, Answer, FakeUpstream, Gate, comp
 from tests.proxy.e2e.served import Proxy, Talk, assistant, user
 from tests.proxy.e2e.test_compress import over, summarising, until
 
+OPERATIONS = ("write", "ping", "sessions")
 SHORT = {"timeout_s": 0.3, "commit_wait_s": 0.3}
 
 
@@ -104,6 +105,18 @@ def test_a_database_that_is_gone(going_on: Proxy, upstream: FakeUpstream, sessio
         assert got.status == 200
         assert got.headers["x-transom-storage"] == "failed"
     assert going_on.get("/healthz").status == 200
+
+
+def test_reads_that_fail_are_counted_as_writes_are(going_on: Proxy) -> None:
+    Talk(going_on, "plain", "counted").say("Hello.")
+    before = going_on.metric("transom_storage_errors_total")
+    replace_database(going_on)
+    Talk(going_on, "plain", "elsewhere").say("Hello.")
+    for path in ("/readyz", "/admin/sessions"):
+        going_on.get(path)
+    failed = {name: going_on.metric(f'transom_storage_errors_total{{operation="{name}"}}') for name in OPERATIONS}
+    assert before == 0
+    assert all(failed.values()), failed
 
 
 @pytest.mark.parametrize(
