@@ -69,6 +69,17 @@ async def test_a_cut_goes_down_to_the_low_water_mark_and_stays() -> None:
     assert (later.view.start, later.labels) == (12, ["fits"])
 
 
+async def test_where_another_process_may_know_of_a_summary_the_decision_is_recorded_first() -> None:
+    shared, ahead = windowing(NoSummaries(), shared=True), {"compact_at": 0.8}
+    below, above = talk(3, **ahead), talk(4, **ahead)  # 70 and 90 tokens of 100
+    assert [(await shared.decide(one.request())).decisive for one in (below, above)] == [False, True]
+    assert not (await NOBODY.decide(above.request())).decisive
+    request = talk(3, **ahead).request()
+    request.state.baselines = [summed_up(request, 2)]
+    decision = await shared.decide(request)
+    assert (decision.view.start, decision.decisive) == (2, True)
+
+
 async def test_just_below_a_limit_the_decision_is_recorded_first() -> None:
     one = talk(4)  # 90 tokens of 100
     assert not (await NOBODY.decide(one.request())).decisive

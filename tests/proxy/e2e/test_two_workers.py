@@ -1,5 +1,8 @@
 """Two processes on one PostgreSQL database: one summary a fold, one decision a request, whoever is asked."""
 
+import asyncio
+import threading
+import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
@@ -7,9 +10,9 @@ from contextlib import ExitStack
 import pytest
 
 from tests.proxy.e2e.conftest import POLICIES
-from tests.proxy.e2e.fake_upstream import FakeUpstream
+from tests.proxy.e2e.fake_upstream import Answer, FakeUpstream, Gate, completion
 from tests.proxy.e2e.served import Proxy, Talk, assistant, config, long_text, serving, user
-from tests.proxy.e2e.test_compress import over
+from tests.proxy.e2e.test_compress import over, summarising, until
 from tests.proxy.e2e.test_deltas import Deltas
 
 
@@ -17,7 +20,8 @@ from tests.proxy.e2e.test_deltas import Deltas
 def workers(running_upstream: FakeUpstream, database_url: str) -> Iterator[list[Proxy]]:
     if database_url.startswith("sqlite"):
         pytest.skip("SQLite is one process")
-    mapping = config(running_upstream.url, POLICIES, database=database_url)
+    policies = POLICIES | {"ahead": POLICIES["fill"] | {"compact_at": 0.8}}
+    mapping = config(running_upstream.url, policies, database=database_url)
     with ExitStack() as stack:
         yield [stack.enter_context(serving(mapping)) for _ in range(2)]
 
@@ -66,6 +70,52 @@ def test_afterwards_both_go_on_from_one_summary(workers: list[Proxy], upstream: 
     assert len(upstream.summary_calls()) == 1
     first, second = upstream.to("fill")[1:]
     assert first.body == second.body
+
+
+def test_a_fold_ahead_of_need_serves_the_other_worker_too(workers: list[Proxy], upstream: FakeUpstream) -> None:
+    """Whoever is over the limit waits for it as long as it takes, and no longer."""
+    hold, lease = Gate(), 'transom_storage_duration_seconds_count{operation="lease"'
+    upstream.on("ahead", summarising(lambda _: Answer([completion("Held.")], before=hold)))
+    talk, sent = Talk(workers[0], "ahead", "ahead"), 0
+    while sent < 0.8 * 1200:
+        sent = talk.say(long_text(f"Turn {len(talk.messages)}", 120)).tokens["sent"]
+    until(upstream.summary_calls)
+    body = {"model": "ahead", "messages": [*talk.messages, user(long_text("And now", 300))]}
+    leases = workers[1].metric(lease)
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(workers[1].post, body, x_session_id="ahead")
+        until(lambda: workers[1].metric(lease) > leases)
+        hold.open()
+        assert waiting.result().window == ["fits"]
+    assert workers[0].post(body, x_session_id="ahead").window == ["replayed"]
+    assert len(upstream.summary_calls()) == 1
+    theirs, ours = upstream.to("ahead")[-2:]
+    assert theirs.summaries
+    assert ours.body == theirs.body
+
+
+def test_whoever_asks_while_a_lease_is_being_taken_joins(
+    workers: list[Proxy], upstream: FakeUpstream, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    upstream.number_summaries("fill")
+    worker, both = workers[0], threading.Event()
+    assert worker.transom is not None
+    take = worker.transom.store.lease
+
+    async def slowly(session: bytes, root: bytes, holder: str, seconds: float) -> bool:
+        await asyncio.to_thread(both.wait, 60)
+        return await take(session, root, holder, seconds)
+
+    monkeypatch.setattr(worker.transom.store, "lease", slowly)
+    messages = over(name="Lease")
+    bodies = [{"model": "fill", "messages": [{"role": "system", "content": c}, *messages]} for c in ("Brief.", "Long.")]
+    with ThreadPoolExecutor(2) as pool:
+        waiting = [pool.submit(worker.post, body, x_session_id="lease") for body in bodies]
+        until(lambda: worker.under_way == 2)
+        time.sleep(0.1)
+        both.set()
+        assert len({got.result().tokens["sent"] for got in waiting}) == 1
+    assert len(upstream.summary_calls()) == 1
 
 
 def test_deltas_may_change_their_worker(workers: list[Proxy], upstream: FakeUpstream) -> None:
