@@ -1,7 +1,6 @@
 """The composition root: makes every part once, says in one list what a request passes, starts and stops the rest."""
 
 import asyncio
-import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +25,7 @@ from transom.proxy.allowance import Allowance
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import Attempts
 from transom.proxy.chat import ChatEndpoint
+from transom.proxy.claims import Claims
 from transom.proxy.config.own_trimmers import load_trimmer
 from transom.proxy.config.schema import Config
 from transom.proxy.config.settings import Model, Settings
@@ -94,7 +94,6 @@ class Transom:
         self.store = SqlStore.open(
             storage.url, self.metrics.storage, synchronous=storage.synchronous, timeout_s=storage.timeout_s
         )
-        self._holder = secrets.token_hex(8)
         self._cache = HistoryCache(int(config.limits.history_cache_mb * 1_048_576))
         self._links = Links()
         self._tokenizer = Tokenizer()
@@ -191,7 +190,7 @@ class Transom:
         tools = Tools(allowance, calls.model_of, spoken, count, self._recorder.summary)
         tools = replace(tools, window=window_of, affords=allowance.affords)
         if shared:
-            tools = replace(tools, lease=self._lease, release=self._release, refresh=self._refresh)
+            tools = replace(tools, claim=Claims(self.store).claim, refresh=self._refresh)
         return Summariser(tools, self.metrics)
 
     async def _find_step(self, request: Pass) -> bytes | None:
@@ -212,12 +211,6 @@ class Transom:
             state.summaries.update(loaded.summaries)
             for row in loaded.baselines:
                 state.remember_baseline(row)
-
-    async def _lease(self, session: bytes, root: bytes, seconds: float) -> bool:
-        return await self.store.lease(session, root, self._holder, seconds)
-
-    async def _release(self, session: bytes, root: bytes) -> None:
-        await self.store.release(session, root, self._holder)
 
     def _forget(self, session: bytes) -> None:
         self._cache.forget(session)

@@ -8,7 +8,7 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
+from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol
@@ -19,6 +19,7 @@ from transom.policies import constraints, ledger, render
 from transom.policies.items import Message
 from transom.policies.view import View
 from transom.proxy import recipes
+from transom.proxy.claims import unrivalled
 from transom.proxy.config.settings import Model
 from transom.proxy.folding import FoldJob, as_summary
 from transom.proxy.logs import describe
@@ -31,7 +32,6 @@ from transom.storage.store import StorageError
 
 FAILURES_TO_OPEN = 2
 BREAKER_S = 60.0
-LEASE_SPARE_S = 5.0  # a lease outlives the call it covers by this much
 REASONING_TOKENS = 4_096  # more room for models that think before they write
 PROMPT_TOKENS = 700  # instruction, fences and reminder, generously
 SMALLEST_CHUNK = 256  # tokens of transcript per call, however small the summariser's window is
@@ -72,8 +72,7 @@ class Tools:
     spoken: Callable[[Message], render.Spoken]
     count: Callable[[str], int]
     store: Callable[[FoldJob, SummaryRow, BaselineRow], Awaitable[None]]
-    lease: Callable[[bytes, bytes, float], Awaitable[bool]] | None = None  # None: no other process folds
-    release: Callable[[bytes, bytes], Awaitable[None]] | None = None
+    claim: Callable[[bytes, bytes], AbstractAsyncContextManager[bool]] = unrivalled  # see Claims
     refresh: Callable[[Pass], Awaitable[None]] | None = None  # learns what other processes have folded of a thread
     window: Callable[[Model], int | None] = attrgetter("max_input_tokens")  # what a model reads, in o200k tokens
     affords: Callable[[FoldJob], bool] | None = None  # None: summaries may cost what they like
@@ -96,7 +95,7 @@ class Summariser:
     def __init__(self, tools: Tools, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
         self._count, self._recording = tools.count, Recording(tools.spoken, tools.count)
-        self._lease, self._release, self._refresh = tools.lease, tools.release, tools.refresh
+        self._claim, self._refresh = tools.claim, tools.refresh
         self._affords, self._window = tools.affords, tools.window
         self._metrics, self._clock = metrics, clock
         self._running: dict[bytes, list[Running]] = {}
@@ -139,7 +138,7 @@ class Summariser:
         self._metrics.summary(tenant.name, route.policy_name, route.policy.summary_model or route.model.label, "reused")
 
     def _start(self, job: FoldJob) -> Running:
-        """Begin a fold. It is under way at once, before its lease is ours: whoever asks meanwhile joins it."""
+        """Begin a fold. It is under way at once, before its thread is ours: whoever asks meanwhile joins it."""
         session, ids = job.request.state.id, job.request.thread.ids
         fold = Running(ids[0], job.upto, ids[job.upto - 1])
         fold.task = asyncio.create_task(self._write(job, fold))
@@ -153,18 +152,6 @@ class Summariser:
 
         fold.task.add_done_callback(ended)
         return fold
-
-    async def _sole(self, job: FoldJob, fold: Running) -> bool:
-        """Take the thread's lease where other processes may fold it too; tell whether it is ours."""
-        if self._lease is None:
-            return True
-        seconds = job.request.route.policy.summary_timeout + LEASE_SPARE_S
-        try:
-            ours = await self._lease(job.request.state.id, fold.root, seconds)
-        except StorageError:
-            return False
-        fold.elsewhere = not ours
-        return ours
 
     def elsewhere(self, request: Pass) -> bool:
         """Tell, once for each answer of `write`, whether it was None because another process folds this thread."""
@@ -191,29 +178,24 @@ class Summariser:
         return False
 
     async def _write(self, job: FoldJob, fold: Running) -> SummaryRow | None:
-        if not await self._sole(job, fold):
-            return None
         try:
-            if self._refresh is not None:
-                await self._refresh(job.request)
-            newer = _newer(job)
-            if newer is None:
-                return await self._judged(job, fold.at)
-            if newer.position == job.upto:
-                self._outcome(job, "reused")
-                return newer
-            fold.elsewhere = True  # of less than the span: the request has to start from there
+            async with self._claim(job.request.state.id, fold.root) as ours:
+                fold.elsewhere = not ours
+                return await self._written(job, fold) if ours else None
+        except StorageError:
             return None
-        finally:
-            await self._give_back(job, fold)
 
-    async def _give_back(self, job: FoldJob, fold: Running) -> None:
-        """Give the lease back, unless another fold of this process goes on under it: of a branch of the thread."""
-        session = job.request.state.id
-        others = (other for other in self._running.get(session, ()) if other is not fold)
-        if self._release is not None and all(other.root != fold.root for other in others):
-            with suppress(StorageError):
-                await self._release(session, fold.root)
+    async def _written(self, job: FoldJob, fold: Running) -> SummaryRow | None:
+        if self._refresh is not None:
+            await self._refresh(job.request)
+        newer = _newer(job)
+        if newer is None:
+            return await self._judged(job, fold.at)
+        if newer.position == job.upto:
+            self._outcome(job, "reused")
+            return newer
+        fold.elsewhere = True  # of less than the span: the request has to start from there
+        return None
 
     async def _judged(self, job: FoldJob, at: bytes) -> SummaryRow | None:
         breaker, model, started = self._breaker(job.request), self._model_of(job), time.perf_counter()
@@ -338,7 +320,7 @@ class Summariser:
 def _newer(job: FoldJob) -> SummaryRow | None:
     """Return the newest summary of the job's span, or of a part from its start, that came about since it was asked for.
 
-    Until the thread's lease was had, another process may have folded it.
+    Until the thread was ours, another process may have folded it.
     """
     state, ids = job.request.state, job.request.thread.ids
     newest, upto = None, job.view.summary.upto if job.view.summary else 0

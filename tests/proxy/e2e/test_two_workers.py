@@ -7,7 +7,9 @@ from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 
+import psycopg
 import pytest
+from sqlalchemy import make_url
 
 from tests.proxy.e2e.conftest import POLICIES
 from tests.proxy.e2e.fake_upstream import Answer, FakeUpstream, Gate, completion
@@ -116,6 +118,24 @@ def test_whoever_asks_while_a_lease_is_being_taken_joins(
         both.set()
         assert len({got.result().tokens["sent"] for got in waiting}) == 1
     assert len(upstream.summary_calls()) == 1
+
+
+def test_what_a_killed_worker_was_folding_is_folded_by_another(
+    workers: list[Proxy], upstream: FakeUpstream, database_url: str
+) -> None:
+    upstream.number_summaries("fill")
+    messages = over(name="Killed")
+    workers[0].post({"model": "fill", "messages": messages[:1]}, x_session_id="killed")
+    session = workers[0].session_id("killed").hex()
+    left = (
+        "INSERT INTO leases SELECT s.id, m.id, 'killed', extract(epoch from clock_timestamp()) + 1 "
+        "FROM sessions s JOIN messages m ON m.session = s.seq WHERE s.id = %s AND m.parent IS NULL"
+    )
+    server = make_url(database_url).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(server, autocommit=True) as connection:
+        assert connection.execute(left, (session,)).rowcount == 1
+    got = workers[0].post({"model": "fill", "messages": messages}, x_session_id="killed")
+    assert got.window == ["compressed"]
 
 
 def test_deltas_may_change_their_worker(workers: list[Proxy], upstream: FakeUpstream) -> None:
