@@ -51,6 +51,18 @@ def test_the_other_worker_sends_the_same(workers: list[Proxy], upstream: FakeUps
     assert len({r.body for r in upstream.to("fill")}) == 1
 
 
+def test_a_recorded_decision_is_looked_up_for_what_was_stored_before(
+    workers: list[Proxy], upstream: FakeUpstream
+) -> None:
+    looks, talk = 'transom_storage_duration_seconds_count{operation="step"', Talk(workers[0], "fill", "looks")
+    before = [worker.metric(looks) for worker in workers]
+    for turn in range(3):
+        assert talk.say(f"Turn {turn}.").window == ["fits"]
+    body = {"model": "fill", "messages": talk.messages[:-1]}
+    assert workers[1].post(body, x_session_id="looks").window == ["replayed"]
+    assert [worker.metric(looks) for worker in workers] == [before[0], before[1] + 1]
+
+
 def test_equal_requests_at_once_send_the_same_from_both(workers: list[Proxy], upstream: FakeUpstream) -> None:
     upstream.number_summaries("fill")
     for name in ("once", "twice", "thrice"):
