@@ -85,11 +85,13 @@ class Windowing:
 
     async def _decided(self, request: Pass) -> Decision:
         started, pause, left = time.perf_counter(), SHORTEST_PAUSE_S, request.route.policy.summary_wait
+        baselines: list[BaselineRow] = []  # of every try: what one kept, the next began with
         while True:
             view = self.starting_view(request)
             decision = Decision(view, before(request), view.size(request.history), [])
             folding = Folding(request, self._summaries, left)
             await self._run(request, decision, folding, _keep_cut)
+            baselines += decision.baselines
             left = started + request.route.policy.summary_wait - time.perf_counter()
             if not folding.elsewhere or left <= 0:
                 break
@@ -102,6 +104,7 @@ class Windowing:
             if theirs is not None:
                 theirs.waited_s = time.perf_counter() - started
                 return theirs
+        decision.baselines = baselines
         if pause > SHORTEST_PAUSE_S:
             decision.waited_s = time.perf_counter() - started
         if decision.labels == ["fits"] and request.thread.sent and _first_with_summary(request, decision.view):
@@ -153,7 +156,7 @@ class Windowing:
         ahead of need, or not yet know of this one.
         """
         limits, ahead = request.budget.limits, request.route.policy.compact_at
-        if limits.scaled(NEAR_LIMIT).over_tokens(decision.sent):
+        if limits.tokens is not None and decision.sent.tokens > NEAR_LIMIT * limits.tokens:
             return True
         if not self._shared or ahead is None:
             return False

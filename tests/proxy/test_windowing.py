@@ -136,6 +136,37 @@ def unsummarised(turns: int = 12) -> Talk:
     return Talk(*said, user("and now", 100), max_tokens=2000, trim_to=0.5, strategy=["compress", "truncate"])
 
 
+class Elsewhere(NoSummaries):
+    """Another process folds the thread, and has done so when it is asked for the `within`-th time."""
+
+    def __init__(self, *, within: int) -> None:
+        super().__init__()
+        self._within = within
+
+    async def write(self, job: Any) -> None:
+        self.asked += 1
+        if self.asked == self._within:
+            job.request.state.remember_baseline(summed_up(job.request, job.upto))
+
+    def elsewhere(self, _request: Pass) -> bool:
+        return True
+
+
+async def test_what_another_process_folds_is_waited_for_and_begun_with() -> None:
+    others = Elsewhere(within=2)
+    decision = await windowing(others, shared=True).decide(unsummarised().request())
+    assert decision.view.summary is not None
+    assert (decision.labels, decision.decisive, others.asked) == (["fits"], True, 2)
+    assert decision.waited_s > 0
+
+
+async def test_what_another_process_folds_is_waited_for_no_longer_than_summary_wait() -> None:
+    others = Elsewhere(within=0)
+    decision = await windowing(others, shared=True).decide(unsummarised().request(summary_wait=0.1))
+    assert (decision.labels, decision.view.summary) == (["cut"], None)
+    assert others.asked > 1
+
+
 async def test_the_cut_that_stands_in_for_a_summary_stays_while_it_fits() -> None:
     nobody = NoSummaries()
     one = unsummarised()
