@@ -23,6 +23,10 @@ class Limits:
         """Tell whether the token limit is exceeded."""
         return self.tokens is not None and size.tokens > self.tokens
 
+    def scaled(self, share: float) -> "Limits":
+        """Return `share` of each limit."""
+        return Limits(*(None if limit is None else int(limit * share) for limit in (self.tokens, self.items)))
+
     def reachable(self, floor: Size) -> "Limits":
         """Leave out each limit that what is never removed exceeds alone: no cut could make it hold."""
         return Limits(

@@ -1,7 +1,6 @@
 """The composition root: makes every part once, says in one list what a request passes, starts and stops the rest."""
 
 import asyncio
-import secrets
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager, suppress
@@ -26,6 +25,7 @@ from transom.proxy.allowance import Allowance
 from transom.proxy.answers import Answer
 from transom.proxy.attempts import Attempts
 from transom.proxy.chat import ChatEndpoint
+from transom.proxy.claims import Claims
 from transom.proxy.config.own_trimmers import load_trimmer
 from transom.proxy.config.schema import Config
 from transom.proxy.config.settings import Model, Settings
@@ -39,7 +39,6 @@ from transom.proxy.endpoints.permission import STATELESS
 from transom.proxy.endpoints.relayed import RelayedEndpoints
 from transom.proxy.errors import Overloaded, ShuttingDown, TransomError
 from transom.proxy.factors import Factors
-from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
 from transom.proxy.overflow import LearnedWindows
 from transom.proxy.passes import Pass
@@ -59,7 +58,6 @@ from transom.proxy.upstream.litellm import LitellmUpstream
 from transom.proxy.views import content_text, spoken
 from transom.proxy.windowing import Windowing
 from transom.proxy.wire.messages import read_messages_off_loop
-from transom.storage.rows import SummaryRow
 from transom.storage.sql_store import SqlStore
 from transom.storage.store import CannotOpen, StorageError
 
@@ -96,7 +94,6 @@ class Transom:
         self.store = SqlStore.open(
             storage.url, self.metrics, synchronous=storage.synchronous, timeout_s=storage.timeout_s
         )
-        self._holder = secrets.token_hex(8)
         self._cache = HistoryCache(int(config.limits.history_cache_mb * 1_048_576))
         self._links = Links()
         self._tokenizer = Tokenizer()
@@ -193,40 +190,27 @@ class Transom:
         tools = Tools(allowance, calls.model_of, spoken, count, self._recorder.summary)
         tools = replace(tools, window=window_of, affords=allowance.affords)
         if shared:
-            tools = replace(tools, lease=self._lease, release=self._release, stored=self._stored_summary)
+            tools = replace(tools, claim=Claims(self.store).claim, refresh=self._refresh)
         return Summariser(tools, self.metrics)
 
     async def _find_step(self, request: Pass) -> bytes | None:
         """Return the recipe stored for this very request; another process may have written it, and its summary."""
         try:
             row = await self.store.step(request.state.id, *request.key)
-            if row is not None and self._shared:
-                length = request.conversation.length
-                loaded = await self.store.load(request.state.id, request.thread.ids[:length], length)
-                request.state.summaries.update(loaded.summaries)
         except StorageError:
             return None
+        if row is not None and self._shared:
+            await self._refresh(request)
         return row.recipe if row is not None else None
 
-    async def _stored_summary(self, job: FoldJob) -> SummaryRow | None:
-        """Return the summary another process stored of the very span, between our look-up and our lease."""
-        state, at = job.request.state, job.request.thread.ids[job.upto - 1]
-        try:
-            loaded = await self.store.load(state.id, [at])
-        except StorageError:
-            return None
-        state.summaries.update(loaded.summaries)
-        for row in loaded.baselines:
-            state.remember_baseline(row)
-            if row.kind == "summary" and row.at == at and row.summary is not None:
-                return state.summaries.get(row.summary)
-        return None
-
-    async def _lease(self, session: bytes, root: bytes, seconds: float) -> bool:
-        return await self.store.lease(session, root, self._holder, seconds)
-
-    async def _release(self, session: bytes, root: bytes) -> None:
-        await self.store.release(session, root, self._holder)
+    async def _refresh(self, request: Pass) -> None:
+        """Learn what other processes have folded of the thread since it was looked up."""
+        state, length = request.state, request.conversation.length
+        with suppress(StorageError):
+            loaded = await self.store.load(state.id, request.thread.ids[:length], length)
+            state.summaries.update(loaded.summaries)
+            for row in loaded.baselines:
+                state.remember_baseline(row)
 
     def _forget(self, session: bytes) -> None:
         self._cache.forget(session)

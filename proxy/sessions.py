@@ -283,7 +283,7 @@ class Sessions:
             key=None,
             links_secret=None,
             persist=False,
-            known=whole or self._shared,
+            known=whole,
             length=length,
         )
         if caller.store and (self._shared or not state.loaded):

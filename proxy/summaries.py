@@ -8,8 +8,8 @@ import asyncio
 import secrets
 import time
 from collections.abc import Awaitable, Callable
-from contextlib import suppress
-from dataclasses import dataclass
+from contextlib import AbstractAsyncContextManager
+from dataclasses import dataclass, field
 from operator import attrgetter
 from typing import Protocol
 
@@ -19,6 +19,7 @@ from transom.policies import constraints, ledger, render
 from transom.policies.items import Message
 from transom.policies.view import View
 from transom.proxy import recipes
+from transom.proxy.claims import unrivalled
 from transom.proxy.config.settings import Model
 from transom.proxy.folding import FoldJob, as_summary
 from transom.proxy.logs import describe
@@ -31,7 +32,6 @@ from transom.storage.store import StorageError
 
 FAILURES_TO_OPEN = 2
 BREAKER_S = 60.0
-LEASE_SPARE_S = 5.0  # a lease outlives the call it covers by this much
 REASONING_TOKENS = 4_096  # more room for models that think before they write
 PROMPT_TOKENS = 700  # instruction, fences and reminder, generously
 SMALLEST_CHUNK = 256  # tokens of transcript per call, however small the summariser's window is
@@ -72,20 +72,21 @@ class Tools:
     spoken: Callable[[Message], render.Spoken]
     count: Callable[[str], int]
     store: Callable[[FoldJob, SummaryRow, BaselineRow], Awaitable[None]]
-    lease: Callable[[bytes, bytes, float], Awaitable[bool]] | None = None  # None: no other process folds
-    release: Callable[[bytes, bytes], Awaitable[None]] | None = None
-    stored: Callable[[FoldJob], Awaitable[SummaryRow | None]] | None = None  # what another process has just folded
+    claim: Callable[[bytes, bytes], AbstractAsyncContextManager[bool]] = unrivalled  # see Claims
+    refresh: Callable[[Pass], Awaitable[None]] | None = None  # learns what other processes have folded of a thread
     window: Callable[[Model], int | None] = attrgetter("max_input_tokens")  # what a model reads, in o200k tokens
     affords: Callable[[FoldJob], bool] | None = None  # None: summaries may cost what they like
 
 
-@dataclass(frozen=True, slots=True, eq=False)
+@dataclass(slots=True, eq=False)
 class Running:
-    """A fold under way: it ends before position `upto`, with the message of id `at`."""
+    """A fold under way: it begins with the thread's `root` and ends before position `upto`, with the message `at`."""
 
+    root: bytes
     upto: int
     at: bytes
-    task: asyncio.Task[SummaryRow | None]
+    task: asyncio.Task[SummaryRow | None] = field(init=False)
+    elsewhere: bool = False  # whether another process folds the thread, or has just done so
 
 
 class Summariser:
@@ -94,7 +95,7 @@ class Summariser:
     def __init__(self, tools: Tools, metrics: Metrics, clock: Callable[[], float] = time.monotonic) -> None:
         self._call, self._model_of, self._store = tools.call, tools.model_of, tools.store
         self._count, self._recording = tools.count, Recording(tools.spoken, tools.count)
-        self._lease, self._release, self._stored = tools.lease, tools.release, tools.stored
+        self._claim, self._refresh = tools.claim, tools.refresh
         self._affords, self._window = tools.affords, tools.window
         self._metrics, self._clock = metrics, clock
         self._running: dict[bytes, list[Running]] = {}
@@ -109,26 +110,26 @@ class Summariser:
         if self._breaker_open(request):
             self._outcome(job, "breaker_open")
             return None
-        task = self.running(request)
-        if task is None:
-            if not await self._sole(job):
-                return None
-            if self._stored is not None and (row := await self._stored(job)) is not None:
-                await self._give_back(job)
-                self._outcome(job, "reused")
-                return row
-            task = self._start(job)
+        fold = self._fold_of(request)
+        if fold is None:
+            fold = self._start(job)
         else:
             self._outcome(job, "reused")
-        done, _ = await asyncio.wait([task], timeout=job.wait_s)
-        return task.result() if done else None
+        done, _ = await asyncio.wait([fold.task], timeout=job.wait_s)
+        if fold.elsewhere:
+            self._elsewhere.add((request.state.id, fold.root))
+        return fold.task.result() if done else None
 
     def running(self, request: Pass) -> asyncio.Task[SummaryRow | None] | None:
         """Return the fold of this very thread that is under way: one whose last message stands in it."""
+        fold = self._fold_of(request)
+        return None if fold is None else fold.task
+
+    def _fold_of(self, request: Pass) -> Running | None:
         ids = request.thread.ids
         for fold in self._running.get(request.state.id, ()):
             if fold.upto <= len(request.history) and ids[fold.upto - 1] == fold.at:
-                return fold.task
+                return fold
         return None
 
     def joined(self, request: Pass) -> None:
@@ -136,9 +137,11 @@ class Summariser:
         tenant, route = request.conversation.caller.tenant, request.route
         self._metrics.summary(tenant.name, route.policy_name, route.policy.summary_model or route.model.label, "reused")
 
-    def _start(self, job: FoldJob) -> asyncio.Task[SummaryRow | None]:
-        session, at = job.request.state.id, job.request.thread.ids[job.upto - 1]
-        fold = Running(job.upto, at, asyncio.create_task(self._write(job, at)))
+    def _start(self, job: FoldJob) -> Running:
+        """Begin a fold. It is under way at once, before its thread is ours: whoever asks meanwhile joins it."""
+        session, ids = job.request.state.id, job.request.thread.ids
+        fold = Running(ids[0], job.upto, ids[job.upto - 1])
+        fold.task = asyncio.create_task(self._write(job, fold))
         folds = self._running.setdefault(session, [])
         folds.append(fold)
 
@@ -148,25 +151,10 @@ class Summariser:
                 self._running.pop(session, None)
 
         fold.task.add_done_callback(ended)
-        return fold.task
-
-    async def _sole(self, job: FoldJob) -> bool:
-        """Take the thread's lease where other processes may fold it too; tell whether it is ours."""
-        if self._lease is None:
-            return True
-        request = job.request
-        seconds = request.route.policy.summary_timeout + LEASE_SPARE_S
-        key = (request.state.id, request.thread.ids[0])
-        try:
-            ours = await self._lease(*key, seconds)
-        except StorageError:
-            return False
-        if not ours:
-            self._elsewhere.add(key)
-        return ours
+        return fold
 
     def elsewhere(self, request: Pass) -> bool:
-        """Tell, once for each refused lease, whether another process was found to fold this thread."""
+        """Tell, once for each answer of `write`, whether it was None because another process folds this thread."""
         key = (request.state.id, request.thread.ids[0])
         found = key in self._elsewhere
         self._elsewhere.discard(key)
@@ -189,16 +177,25 @@ class Summariser:
         breaker.opened_at = self._clock()  # half-open: one try, and the others wait for how it ends
         return False
 
-    async def _write(self, job: FoldJob, at: bytes) -> SummaryRow | None:
+    async def _write(self, job: FoldJob, fold: Running) -> SummaryRow | None:
         try:
-            return await self._judged(job, at)
-        finally:
-            await self._give_back(job)
+            async with self._claim(job.request.state.id, fold.root) as ours:
+                fold.elsewhere = not ours
+                return await self._written(job, fold) if ours else None
+        except StorageError:
+            return None
 
-    async def _give_back(self, job: FoldJob) -> None:
-        if self._release is not None:
-            with suppress(StorageError):
-                await self._release(job.request.state.id, job.request.thread.ids[0])
+    async def _written(self, job: FoldJob, fold: Running) -> SummaryRow | None:
+        if self._refresh is not None:
+            await self._refresh(job.request)
+        newer = _newer(job)
+        if newer is None:
+            return await self._judged(job, fold.at)
+        if newer.position == job.upto:
+            self._outcome(job, "reused")
+            return newer
+        fold.elsewhere = True  # of less than the span: the request has to start from there
+        return None
 
     async def _judged(self, job: FoldJob, at: bytes) -> SummaryRow | None:
         breaker, model, started = self._breaker(job.request), self._model_of(job), time.perf_counter()
@@ -328,6 +325,22 @@ def _still_in_thread(job: FoldJob, at: bytes) -> bool:
     root = job.request.thread.ids[0]
     newest = next((t.ids for t in reversed(job.request.state.threads) if t.ids[:1] == [root]), ())
     return len(newest) >= job.upto and newest[job.upto - 1] == at
+
+
+def _newer(job: FoldJob) -> SummaryRow | None:
+    """Return the newest summary of the job's span, or of a part from its start, that came about since it was asked for.
+
+    Until the thread was ours, another process may have folded it.
+    """
+    state, ids = job.request.state, job.request.thread.ids
+    newest, upto = None, job.view.summary.upto if job.view.summary else 0
+    for baseline in state.baselines:
+        summary = state.summaries.get(baseline.summary) if baseline.summary is not None else None
+        if baseline.kind != "summary" or summary is None or not upto < summary.position <= job.upto:
+            continue
+        if ids[baseline.position] == baseline.at:
+            newest, upto = summary, summary.position
+    return newest
 
 
 def _written_body(text: str) -> str:

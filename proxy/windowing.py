@@ -29,6 +29,7 @@ from transom.storage.rows import BaselineRow, StepRow
 
 NEAR_LIMIT = 0.95  # from here on a request is recorded before it is sent: a learned factor may tip it over next time
 LABELS = {"compress": "compressed", "summarize": "compressed", "clear_tool_results": "cleared", "recall": "recalled"}
+SHORTEST_PAUSE_S, LONGEST_PAUSE_S = 0.05, 0.5  # between looks at what another process is folding
 ALWAYS = frozenset({"count"})  # trimmers that act on every request, over a limit or not
 
 Trimmers = Callable[[tuple[str, ...]], tuple[tuple[str, Trimmer], ...]]
@@ -84,34 +85,36 @@ class Windowing:
         return Decision(view, before(request), sent, ["replayed", *labels], over_budget=over)
 
     async def _decided(self, request: Pass) -> Decision:
-        view = self.starting_view(request)
-        decision = Decision(view, before(request), view.size(request.history), [])
-        folding = Folding(request, self._summaries, request.route.policy.summary_wait)
-        await self._run(request, decision, folding, _keep_cut)
-        if folding.elsewhere:
-            theirs = await self._awaited(request, folding)
+        started, pause, left = time.perf_counter(), SHORTEST_PAUSE_S, request.route.policy.summary_wait
+        baselines: list[BaselineRow] = []  # of every try: what one kept, the next began with
+        while True:
+            view = self.starting_view(request)
+            decision = Decision(view, before(request), view.size(request.history), [])
+            folding = Folding(request, self._summaries, left)
+            await self._run(request, decision, folding, _keep_cut)
+            baselines += decision.baselines
+            left = started + request.route.policy.summary_wait - time.perf_counter()
+            if not folding.elsewhere or left <= 0:
+                break
+            # Another process folds this thread: wait for what comes of it, which may be this request's own step.
+            if self.starting_view(request) == view:
+                await asyncio.sleep(min(pause, left))
+                pause = min(2 * pause, LONGEST_PAUSE_S)
+            recipe = await self._find_step(request)
+            theirs = self.read_step(request, recipe) if recipe is not None else None
             if theirs is not None:
+                theirs.waited_s = time.perf_counter() - started
                 return theirs
-        if decision.labels == ["fits"] and _newly_summarised(request, decision.view):
+        decision.baselines = baselines
+        if pause > SHORTEST_PAUSE_S:
+            decision.waited_s = time.perf_counter() - started
+        if decision.labels == ["fits"] and request.thread.sent and _first_with_summary(request, decision.view):
             decision.labels = ["compressed"]  # ahead of need, and this is the first request that is sent so
         recipe = recipes.encode(decision.view, tuple(label for label in decision.labels if label != "fits"))
         if not (self._shared and decision.decisive):  # else what was committed first is remembered, once that is known
             request.state.remember_step(request.key, recipe)
         decision.step = StepRow(request.state.id, *request.key, recipe)
         return decision
-
-    async def _awaited(self, request: Pass, folding: Folding) -> Decision | None:
-        """Wait for another process that is folding this thread: it may be serving this very request."""
-        started, pause = time.perf_counter(), 0.05
-        while (waited := time.perf_counter() - started) < request.route.policy.summary_wait:
-            await asyncio.sleep(min(pause, request.route.policy.summary_wait - waited))
-            pause = min(2 * pause, 0.5)
-            recipe = await self._find_step(request)
-            decision = self.read_step(request, recipe) if recipe is not None else None
-            if decision is not None:
-                decision.waited_s = folding.waited_s + time.perf_counter() - started
-                return decision
-        return None
 
     async def rehearse(self, request: Pass) -> Decision:
         """Return what would be sent if the policy were enforced; no model is called and nothing is recorded."""
@@ -139,14 +142,26 @@ class Windowing:
         decision.over_budget = not most.hold(decision.sent)
         if "recall" in names:
             await self._recall(request, decision, folding)
-        if limits.tokens is not None and decision.sent.tokens > NEAR_LIMIT * limits.tokens:
-            decision.decisive = True
+        decision.decisive = decision.decisive or self._may_differ(request, decision)
         decision.labels = list(dict.fromkeys(decision.labels))
         if decision.over_budget:
             decision.labels.append("over-budget")
             _warn(request, decision)
         elif not decision.labels:
             decision.labels = ["fits"]
+
+    def _may_differ(self, request: Pass, decision: Decision) -> bool:
+        """Tell whether the same request might be decided otherwise, although nothing was done to this one.
+
+        A factor learned meanwhile may tip it over its limit; and another process may know of a summary that was made
+        ahead of need, or not yet know of this one.
+        """
+        limits, ahead = request.budget.limits, request.route.policy.compact_at
+        if limits.tokens is not None and decision.sent.tokens > NEAR_LIMIT * limits.tokens:
+            return True
+        if not self._shared or ahead is None:
+            return False
+        return not limits.scaled(ahead).hold(decision.sent) or _first_with_summary(request, decision.view)
 
     def starting_view(self, request: Pass) -> View:
         """Return what later passes start from: the newest summary of this thread, and the deepest cut made on it.
@@ -237,7 +252,7 @@ class Windowing:
         """
         policy, limits = request.route.policy, request.budget.limits
         mark = policy.compact_at or 1.0
-        low = Limits(*(None if x is None else int(x * mark) for x in (limits.tokens, limits.items)))
+        low = limits.scaled(mark)
         ahead = policy.model_copy(
             update={
                 "keep_recent_turns": max(1, policy.keep_recent_turns - 1),
@@ -284,10 +299,10 @@ class Windowing:
         return smaller
 
 
-def _newly_summarised(request: Pass, view: View) -> bool:
-    """Tell whether the thread's last request, as far as is known, was sent without the view's summary."""
+def _first_with_summary(request: Pass, view: View) -> bool:
+    """Tell whether the thread's last request, if one is known, was sent without the view's summary."""
     last = request.thread.sent
-    return last is not None and view.summary is not None and last.view.summary != view.summary
+    return view.summary is not None and (last is None or last.view.summary != view.summary)
 
 
 def _as_before(request: Pass, decision: Decision, limits: Limits) -> bool:

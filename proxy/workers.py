@@ -20,8 +20,9 @@ class Supervisor:
     """Forks workers, replaces those that die, and passes signals on.
 
     `work` runs in each worker and returns its exit code; `lost` is told the process id of each worker that ended;
-    `stop` is called when no further worker will be started. A worker that could not start would fail again: the whole
-    server then ends with its code.
+    `stop` is called when no further worker will be started. If one of the first workers cannot start, the server ends
+    with its code: the others would fail too. The start of a replacement is tried again, a moment later: what it lacks,
+    the others may be able to do without for a while.
     """
 
     def __init__(self, work: Callable[[], int], lost: Callable[[int], object], stop: Callable[[], None]) -> None:
@@ -29,6 +30,8 @@ class Supervisor:
         self._lost = lost
         self._stop = stop
         self._running: set[int] = set()
+        self._replacements: set[int] = set()
+        self._missing = 0  # workers to be started when the moment has passed
         self._stopping = False
         self._code = 0
 
@@ -38,16 +41,18 @@ class Supervisor:
         try:
             for _ in range(workers):
                 self._fork()
-            while self._running:
+            while self._running or self._missing:
                 self._handle(signal.sigtimedwait(_WATCHED, _REAP_S))
         finally:
             signal.pthread_sigmask(signal.SIG_SETMASK, before)
         return self._code
 
-    def _fork(self) -> None:
+    def _fork(self, *, replacement: bool = False) -> None:
         pid = os.fork()
         if pid:
             self._running.add(pid)
+            if replacement:
+                self._replacements.add(pid)
             return
         code = 1
         try:
@@ -59,15 +64,23 @@ class Supervisor:
             os._exit(code)
 
     def _handle(self, signalled: signal.struct_siginfo | None) -> None:
-        if signalled is None or signalled.si_signo == signal.SIGCHLD:
+        if signalled is None:
+            self._reap()
+            self._replace()
+        elif signalled.si_signo == signal.SIGCHLD:
             self._reap()
         elif signalled.si_signo == signal.SIGHUP:
             self._tell(signal.SIGHUP)
         else:
             self._end()
 
+    def _replace(self) -> None:
+        while self._missing:
+            self._missing -= 1
+            self._fork(replacement=True)
+
     def _end(self) -> None:
-        self._stopping = True
+        self._stopping, self._missing = True, 0
         self._stop()
         self._tell(signal.SIGTERM)
 
@@ -82,15 +95,19 @@ class Supervisor:
                 continue
             self._running.discard(pid)
             self._lost(pid)
+            replacement = pid in self._replacements
+            self._replacements.discard(pid)
             if self._stopping:
                 continue
             code = os.waitstatus_to_exitcode(status)
             structlog.get_logger().error("worker ended", pid=pid, code=code)
-            if code == STARTUP_FAILED:
+            if code != STARTUP_FAILED:
+                self._fork(replacement=True)
+            elif replacement:
+                self._missing += 1
+            else:
                 self._code = code
                 self._end()
-            else:
-                self._fork()
 
 
 def run_workers(assemble: Assemble, listen: Listen, workers: int) -> int:

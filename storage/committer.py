@@ -32,6 +32,7 @@ QUEUE_BYTES = 256 * 1024 * 1024
 CROWDED = 1.5
 GATHER_S = 0.002
 USUAL_OF = 16
+CONFLICT_TRIES = 3  # more, after a conflict with another process: one of the two was let through
 
 
 @dataclass(slots=True, eq=False)
@@ -177,10 +178,7 @@ class Committer:
         if all(entry.queued + self._timeout_s < self._busy_until for entry in group):
             # the lock was held past their deadline while an earlier group waited for it
             return [storage_error(entry.operation, Fault.BUSY) for entry in group]
-        connected = self._connection is not None
-        fault = self._attempt(group)
-        if fault is Fault.LOST and connected:
-            fault = self._attempt(group)  # on a new connection; rows that were committed after all stay as they are
+        fault = self._attempts(group)
         if fault is None:
             return [None] * len(group)
         if fault is Fault.BUSY:
@@ -197,6 +195,13 @@ class Committer:
         error = storage_error(entry.operation, fault)
         error.__cause__ = self._mistake
         return error
+
+    def _attempts(self, group: Sequence[_Entry]) -> Fault | None:
+        """Commit the group, again where that may help; rows that were committed after all stay as they are."""
+        more = {Fault.LOST: int(self._connection is not None), Fault.CONFLICT: CONFLICT_TRIES}
+        while (fault := self._attempt(group)) is not None and more.get(fault, 0):
+            more[fault] -= 1
+        return fault
 
     def _attempt(self, group: Sequence[_Entry]) -> Fault | None:
         """Commit the group in one transaction; return why that failed."""
@@ -221,6 +226,8 @@ class Committer:
             cursor.execute(self._driver.begin)
             for write in self._writes:
                 rows = list(chain.from_iterable(map(write.of, batches)))
+                if len(batches) > 1 and write.order is not None:
+                    rows.sort(key=write.order)
                 if len(rows) == 1:
                     cursor.execute(write.sql, write.bind(rows)[0])
                 elif rows:

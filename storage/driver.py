@@ -22,6 +22,7 @@ class Fault(Enum):
     """Why a driver refused, in words that give nothing away."""
 
     BUSY = "locked or too slow"
+    CONFLICT = "in each other's way with another process"
     LOST = "connection lost"
     FULL = "disk full"
     READ_ONLY = "read-only"

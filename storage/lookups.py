@@ -96,7 +96,7 @@ def _thread() -> Select[Any]:
     return (
         select(*(table.c[name] for name in names))
         .join_from(walk, table, table.c.seq == walk.c.seq)
-        .order_by(table.c.seq)
+        .order_by(walk.c.seq)  # ordered by its own, newer SQLites go through all of `messages` for it
     )
 
 

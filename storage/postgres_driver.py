@@ -14,6 +14,8 @@ _FAULTS: tuple[tuple[type[psycopg.Error], Fault], ...] = (
     (errors.ForeignKeyViolation, Fault.PARENT),
     (errors.QueryCanceled, Fault.BUSY),
     (errors.LockNotAvailable, Fault.BUSY),
+    (errors.DeadlockDetected, Fault.CONFLICT),
+    (errors.SerializationFailure, Fault.CONFLICT),
     (errors.DiskFull, Fault.FULL),
     (errors.ReadOnlySqlTransaction, Fault.READ_ONLY),
     (errors.DataCorrupted, Fault.CORRUPT),

@@ -2,6 +2,10 @@
 
 Parameters are named after the rows' attributes. Whatever the conversation consists of is only ever added: the first
 writer wins, so that a retry and a second worker change nothing.
+
+Processes that write to the same sessions at the same time must not wait for each other in a circle. So every group
+goes through the tables in one order, and through each table's rows in the order of their sessions; and a last use, of
+which one is as good as another, is left to whoever is just writing it.
 """
 
 from collections.abc import Callable, Sequence
@@ -27,6 +31,8 @@ class Write:
     sql: str
     bind: Callable[[Sequence[Any]], list[tuple[Any, ...]]]
     of: Callable[[Batch], Sequence[Any]]
+    order: Callable[[Any], Any] | None
+    """What rows of several batches are sorted by; None leaves them as they came, as where nobody else writes."""
 
 
 _ATTRIBUTES: dict[str, dict[str, str]] = {
@@ -39,6 +45,9 @@ _ATTRIBUTES: dict[str, dict[str, str]] = {
     "baselines": {"recipe": "recipe_text"},
 }
 """Columns that a row calls otherwise."""
+
+_ORDERED_BY: dict[str, str | None] = {"sessions": "id", "factors": "model", "audit": None}
+"""What the rows of a list are ordered by, where it is not their session. A session's own rows stay as they came."""
 
 _NAMED_BY_SEQ = frozenset(table.name for table in schema.OF_A_SESSION)
 _KEPT_ON_REQUEST = frozenset({"seq", "id", "session", "head", "created_at"})
@@ -89,14 +98,14 @@ def _session(dialect: Dialect) -> Insert:
     return upsert
 
 
-def _use() -> Update:
-    """Return an update of the last use."""
+def _use(dialect: Dialect) -> Update:
+    """Return an update of the last use; of a session that another process holds it changes nothing."""
     table = schema.sessions
-    return (
-        update(table)
-        .where(table.c.id == bindparam("session"), table.c.used_at < bindparam("at"))
-        .values(used_at=bindparam("at"))
-    )
+    due = [table.c.id == bindparam("session"), table.c.used_at < bindparam("at")]
+    if dialect.name == "postgresql":
+        free = select(table.c.seq).where(*due).with_for_update(key_share=True, skip_locked=True)
+        due = [table.c.seq == free.scalar_subquery()]
+    return update(table).where(*due).values(used_at=bindparam("at"))
 
 
 def _replaced(table: Table, dialect: Dialect, key: list[str], kept: frozenset[str]) -> Insert:
@@ -111,7 +120,7 @@ def write_statements(dialect: Dialect) -> tuple[Write, ...]:
     """Return the writes of a batch, parents before children."""
     statements: tuple[tuple[str, Insert | Update], ...] = (
         ("sessions", _session(dialect)),
-        ("uses", _use()),
+        ("uses", _use(dialect)),
         ("preambles", _added(schema.preambles, dialect)),
         ("messages", _added(schema.messages, dialect)),
         ("summaries", _added(schema.summaries, dialect)),
@@ -125,5 +134,7 @@ def write_statements(dialect: Dialect) -> tuple[Write, ...]:
     writes = []
     for rows, statement in statements:
         compiled = compile_statement(statement, dialect)
-        writes.append(Write(rows, compiled.sql, compiled.binder(), attrgetter(rows)))
+        key = _ORDERED_BY.get(rows, "session") if dialect.name == "postgresql" else None
+        order = None if key is None else attrgetter(key)
+        writes.append(Write(rows, compiled.sql, compiled.binder(), attrgetter(rows), order))
     return tuple(writes)

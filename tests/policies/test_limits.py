@@ -28,6 +28,11 @@ def test_only_tokens_are_over_the_token_limit() -> None:
     assert not NONE.over_tokens(Size(101, 1))
 
 
+def test_a_share_is_one_of_each_limit_there_is() -> None:
+    assert BOTH.scaled(0.8) == Limits(80, 8)
+    assert Limits(items=10).scaled(0.5) == Limits(items=5)
+
+
 @pytest.mark.parametrize(
     ("floor", "left"),
     [

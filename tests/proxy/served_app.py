@@ -1,12 +1,14 @@
 """A program for tests of processes and signals: serves a small application and says on standard output what happens.
 
-Arguments: port, number of workers, seconds to drain. Environment: FAIL_START=1 makes the application's start fail.
+Arguments: port, number of workers, seconds to drain. Environment: FAIL_START=1 makes the application's start fail;
+FAIL_LATER names a file that, while it is there, does so too.
 """
 
 import asyncio
 import os
 import sys
 from dataclasses import dataclass
+from pathlib import Path
 
 from starlette.types import ASGIApp, Receive, Scope, Send
 
@@ -29,6 +31,11 @@ def say(*words: object) -> None:
     os.write(1, f"{' '.join(map(str, words))}\n".encode())
 
 
+def failing() -> bool:
+    """Tell whether the application's start is to fail."""
+    return "FAIL_START" in os.environ or ("FAIL_LATER" in os.environ and Path(os.environ["FAIL_LATER"]).exists())
+
+
 async def slow(send: Send, drain: Drain) -> None:
     """Answer a while after the server has begun to end."""
     await send({"type": "http.response.body", "body": b"x", "more_body": True})
@@ -44,7 +51,8 @@ def assemble(drain: Drain) -> Small:
 
     async def lifespan(receive: Receive, send: Send) -> None:
         await receive()
-        if os.environ.get("FAIL_START"):
+        if failing():
+            say("failing", os.getpid())
             await send({"type": "lifespan.startup.failed"})
             return
         await send({"type": "lifespan.startup.complete"})

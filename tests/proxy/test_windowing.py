@@ -69,6 +69,17 @@ async def test_a_cut_goes_down_to_the_low_water_mark_and_stays() -> None:
     assert (later.view.start, later.labels) == (12, ["fits"])
 
 
+async def test_where_another_process_may_know_of_a_summary_the_decision_is_recorded_first() -> None:
+    shared, ahead = windowing(NoSummaries(), shared=True), {"compact_at": 0.8}
+    below, above = talk(3, **ahead), talk(4, **ahead)  # 70 and 90 tokens of 100
+    assert [(await shared.decide(one.request())).decisive for one in (below, above)] == [False, True]
+    assert not (await NOBODY.decide(above.request())).decisive
+    request = talk(3, **ahead).request()
+    request.state.baselines = [summed_up(request, 2)]
+    decision = await shared.decide(request)
+    assert (decision.view.start, decision.decisive) == (2, True)
+
+
 async def test_just_below_a_limit_the_decision_is_recorded_first() -> None:
     one = talk(4)  # 90 tokens of 100
     assert not (await NOBODY.decide(one.request())).decisive
@@ -123,6 +134,37 @@ def unsummarised(turns: int = 12) -> Talk:
     """Return a conversation of turns of 200 tokens that is over its limit of 2,000 and would be summarised."""
     said = [message for _ in range(turns) for message in (user("do", 100), assistant("so", 100))]
     return Talk(*said, user("and now", 100), max_tokens=2000, trim_to=0.5, strategy=["compress", "truncate"])
+
+
+class Elsewhere(NoSummaries):
+    """Another process folds the thread, and has done so when it is asked for the `within`-th time."""
+
+    def __init__(self, *, within: int) -> None:
+        super().__init__()
+        self._within = within
+
+    async def write(self, job: Any) -> None:
+        self.asked += 1
+        if self.asked == self._within:
+            job.request.state.remember_baseline(summed_up(job.request, job.upto))
+
+    def elsewhere(self, _request: Pass) -> bool:
+        return True
+
+
+async def test_what_another_process_folds_is_waited_for_and_begun_with() -> None:
+    others = Elsewhere(within=2)
+    decision = await windowing(others, shared=True).decide(unsummarised().request())
+    assert decision.view.summary is not None
+    assert (decision.labels, decision.decisive, others.asked) == (["fits"], True, 2)
+    assert decision.waited_s > 0
+
+
+async def test_what_another_process_folds_is_waited_for_no_longer_than_summary_wait() -> None:
+    others = Elsewhere(within=0)
+    decision = await windowing(others, shared=True).decide(unsummarised().request(summary_wait=0.1))
+    assert (decision.labels, decision.view.summary) == (["cut"], None)
+    assert others.asked > 1
 
 
 async def test_the_cut_that_stands_in_for_a_summary_stays_while_it_fits() -> None:

@@ -1,5 +1,6 @@
 import os
 import signal
+from pathlib import Path
 
 from tests.proxy.test_process import Start, start
 
@@ -52,6 +53,23 @@ def test_a_second_signal_ends_all_workers_at_once(start: Start) -> None:
 
 def test_workers_that_cannot_start_end_the_server(start: Start) -> None:
     assert start(workers=2, environment={"FAIL_START": "1"}).wait() == 1
+
+
+def test_a_replacement_that_cannot_start_is_tried_again(start: Start, tmp_path: Path) -> None:
+    """As while the database is away: those that run go on meanwhile."""
+    away = tmp_path / "away"
+    program = start(workers=2, environment={"FAIL_LATER": str(away)})
+    killed, other = (int(program.line("started")[0]) for _ in range(2))
+    away.touch()
+    os.kill(killed, signal.SIGKILL)
+    failed = {program.line("failing")[0] for _ in range(2)}
+    assert len(failed) == 2
+    assert int(program.ask("/").read()) == other
+    away.unlink()
+    replacement = int(program.line("started")[0])
+    program.end()
+    assert {int(program.line("ended")[0]) for _ in range(2)} == {other, replacement}
+    assert program.wait() == 0
 
 
 def test_workers_say_their_last_words(start: Start) -> None:

@@ -5,7 +5,10 @@ import threading
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
+from psycopg import errors
+from sqlalchemy import make_url
 
 from tests.storage.talk import NOW, Talk
 from transom.storage import committer
@@ -266,6 +269,67 @@ async def test_a_lost_connection_is_replaced(postgres_store: SqlStore) -> None:
         await postgres_store._committer.run("end", lambda cursor: cursor.execute(end_others))
     await postgres_store.write(talk.batch(["a", "b"], 1))
     assert await known(postgres_store, talk, ["a", "b"]) == 2
+
+
+async def test_a_last_use_waits_for_nobody(postgres_store: SqlStore, migrated_schema: str) -> None:
+    talk = Talk(postgres_store)
+    await postgres_store.write(talk.batch(["a"]))
+    server = make_url(migrated_schema).set(drivername="postgresql").render_as_string(hide_password=False)
+    with psycopg.connect(server) as other:
+        other.execute("UPDATE sessions SET used_at = used_at WHERE id = %s", (talk.id.hex(),))
+        await postgres_store.write(Batch(uses=[UseRow(talk.id, NOW + 1)], messages=talk.messages(["a", "b"], 1)))
+        assert await known(postgres_store, talk, ["a", "b"]) == 2
+    await postgres_store.write(Batch(uses=[UseRow(talk.id, NOW + 2)]))
+    told = await postgres_store.session(talk.id)
+    assert told is not None
+    assert told["last_used"] == NOW + 2
+
+
+async def test_processes_do_not_wait_for_each_other_in_a_circle(postgres_store: SqlStore, migrated_schema: str) -> None:
+    """A circle costs everybody in it the second after which PostgreSQL looks for one."""
+    other, talks = SqlStore.open(migrated_schema, timeout_s=60.0), [Talk(postgres_store) for _ in range(120)]
+    before = await deadlocks(postgres_store)
+    for turn in range(6):
+        texts, writes = [f"message {place}" for place in range(turn + 1)], []
+        for store, order in ((postgres_store, talks), (other, talks[::-1])):
+            gate = Gate(store)
+            for place, talk in enumerate(order):
+                batch = talk.batch(texts, turn, NOW + turn)
+                if turn and (place + turn) % 3:
+                    batch.sessions, batch.uses = [], [UseRow(talk.id, NOW + turn)]
+                writes.append(store.write(batch))
+            writes.append(asyncio.ensure_future(gate.open()))
+        await asyncio.gather(*writes)
+    await other.close()
+    assert await deadlocks(postgres_store) == before
+
+
+async def deadlocks(store: SqlStore) -> int:
+    """Return how many PostgreSQL has met."""
+    asked = "SELECT deadlocks FROM pg_stat_database WHERE datname = current_database()"
+
+    def work(cursor: Any) -> int:
+        cursor.execute(asked)
+        return int(cursor.fetchone()[0])
+
+    return await store._committer.run("ask", work)
+
+
+async def test_who_was_in_the_way_of_another_process_tries_again(postgres_store: SqlStore) -> None:
+    tries = 0
+
+    def work(_cursor: Any) -> int:
+        nonlocal tries
+        tries += 1
+        if tries < 3:
+            raise errors.DeadlockDetected
+        return tries
+
+    assert await postgres_store._committer.run("work", work) == 3
+    tries = -10
+    with pytest.raises(StorageError, match="in each other's way"):
+        await postgres_store._committer.run("work", work)
+    assert tries == committer.CONFLICT_TRIES - 9
 
 
 async def test_an_erased_session_takes_no_more_rows(store: SqlStore) -> None:

@@ -33,7 +33,9 @@ def test_errors_are_told_apart(driver: PostgresDriver) -> None:
     assert driver.fault(errors.ForeignKeyViolation(), connection) is Fault.PARENT
     assert driver.fault(errors.NotNullViolation(), connection) is Fault.VALUE
     assert driver.fault(errors.DiskFull(), connection) is Fault.FULL
-    assert driver.fault(errors.DeadlockDetected(), connection) is Fault.OTHER
+    assert driver.fault(errors.DeadlockDetected(), connection) is Fault.CONFLICT
+    assert driver.fault(errors.SerializationFailure(), connection) is Fault.CONFLICT
+    assert driver.fault(errors.UndefinedTable(), connection) is Fault.OTHER
     assert driver.fault(psycopg.DataError("NUL"), connection) is Fault.VALUE
     assert driver.fault(psycopg.OperationalError("refused"), None) is Fault.LOST
     assert driver.fault(errors.DiskFull(), None) is Fault.FULL

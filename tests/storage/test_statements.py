@@ -19,6 +19,13 @@ def test_each_list_of_a_batch_is_written_parents_first(dialect: Any) -> None:
     assert names.index("sessions") < names.index("messages") < names.index("requests")
 
 
+def test_processes_take_each_tables_rows_in_one_order() -> None:
+    orders = [{write.rows: write.order for write in write_statements(dialect)} for dialect in DIALECTS]
+    alone, together = orders
+    assert set(alone.values()) == {None}
+    assert {rows for rows, order in together.items() if order is None} == {"audit"}
+
+
 @pytest.mark.parametrize("dialect", DIALECTS)
 def test_history_is_only_ever_added_to(dialect: Any) -> None:
     for write in write_statements(dialect):

@@ -3,6 +3,7 @@
 import asyncio
 import os
 import signal
+import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from functools import partial
@@ -217,7 +218,10 @@ async def test_a_cancelled_watch_leaves_nothing(tmp_path: Path) -> None:
     assert signal.getsignal(signal.SIGHUP) == signal.SIG_DFL
 
 
-@pytest.mark.parametrize("broken", ["include: ['**x']", 'include: ["a\\0b"]', "limits: {in_flight: !!int many}"])
+NO_PATTERN = pytest.param("include: ['**x']", marks=pytest.mark.skipif(sys.version_info >= (3, 13), reason="it is one"))
+
+
+@pytest.mark.parametrize("broken", [NO_PATTERN, 'include: ["a\\0b"]', "limits: {in_flight: !!int many}"])
 async def test_no_file_ends_the_watch(tmp_path: Path, broken: str) -> None:
     path = tmp_path / "config.yaml"
     write(path, 1)
