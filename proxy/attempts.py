@@ -7,18 +7,23 @@ role user merged, for those that demand alternating roles.
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from transom.policies.view import WHOLE
+from transom.proxy.errors import UpstreamBadResponse, redact
 from transom.proxy.exchange import Exchange
 from transom.proxy.metrics import Metrics
+from transom.proxy.overflow import read_overflow
 from transom.proxy.summary_calls import UpstreamOf
 from transom.proxy.upstream.auth import error_reply
 from transom.proxy.upstream.base import UpstreamReply, UpstreamRequest
 from transom.proxy.upstream.headers import request_headers
 from transom.proxy.views import payloads
 from transom.proxy.wire.chat import compose
+from transom.proxy.wire.report import Report
 
+BAD_REQUEST = 400
 ERROR_BYTES = 4 * 1024 * 1024
 NO_TOOLS = b'"none"'
 SYSTEM_REFUSAL = re.compile(
@@ -78,6 +83,18 @@ class Attempts:
                 )
                 return Refused(reply.status, shown, dict(reply.headers))
             form = other
+
+    @staticmethod
+    def reported(exchange: Exchange, report: Report, headers: Mapping[str, str]) -> Refused:
+        """Return as the refusal it is what an answer of status 200 reported.
+
+        Raises UpstreamBadResponse, in the server's words, where it names no status.
+        """
+        model, bearer = exchange.route.model, exchange.conversation.caller.bearer
+        status = report.status or (BAD_REQUEST if read_overflow(BAD_REQUEST, report.body) is not None else None)
+        if status is None:
+            raise UpstreamBadResponse(redact(report.message, model.secrets if bearer is None else ()))
+        return Refused(status, error_reply(status, report.body, model=model, bearer=bearer), dict(headers))
 
     def _other_form(self, exchange: Exchange, form: Form, status: int, body: bytes) -> Form | None:
         if status not in (400, 404, 422, 500):

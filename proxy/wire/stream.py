@@ -14,10 +14,11 @@ from typing import Any
 
 import msgspec
 
-from transom.proxy.sse import events, payload
+from transom.proxy.sse import events, is_named_error, payload
 from transom.proxy.wire.chat import MESSAGE_DEPTH
 from transom.proxy.wire.raw import is_deeper, quote
 from transom.proxy.wire.reply import Reply, Usage, read_usage, says_something
+from transom.proxy.wire.report import read_report
 
 # Where a string may be growing: tool_calls[…].function.arguments.
 _PIECE_LEVELS = 3
@@ -31,6 +32,7 @@ class _Chunk(msgspec.Struct):
     usage: Any = None
     error: Any = None
     type: Any = None
+    object: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
@@ -82,6 +84,14 @@ class StreamReader:
                 self.done_seen = self.done_seen or len(rest) < len(block)
                 return
         for event in events(block):
+            self.feed_event(event)
+
+    def feed_event(self, event: bytes) -> None:
+        """Take one whole event; one that is named an error is one, whatever its data."""
+        if is_named_error(event):
+            self._reply = None
+            self.error_seen = True
+        else:
             self.feed(payload(event))
 
     def feed(self, event_payload: bytes) -> None:
@@ -97,7 +107,8 @@ class StreamReader:
         except (msgspec.DecodeError, RecursionError):
             found = self._decode_unusual(event_payload)
             if found is None:
-                self.malformed_seen = True
+                self.error_seen = self.error_seen or read_report(event_payload) is not None
+                self.malformed_seen = not self.error_seen
                 return
             chunk = found
         self._take(chunk)
@@ -143,7 +154,7 @@ class StreamReader:
         if chunk.usage is not None:
             self._usage = read_usage(chunk.usage) or self._usage
             self.usage_event_seen = self.usage_event_seen or _is_usage(chunk)
-        if chunk.error or chunk.type == "error":
+        if chunk.error or chunk.type == "error" or chunk.object == "error":
             self.error_seen = True
         if isinstance(chunk.choices, list):
             for choice in chunk.choices:
@@ -160,8 +171,8 @@ class StreamReader:
         fields = delta.get("delta")
         if isinstance(fields, dict):
             choice.take(fields)
-            if fields.get("content") or fields.get("refusal"):
-                self.content_seen = True
+            if not self.content_seen:
+                self.content_seen = _is_said(fields.get("content")) or _is_said(fields.get("refusal"))
             if fields.get("tool_calls") or fields.get("function_call"):
                 self.tool_call_seen = True
         finish = delta.get("finish_reason")
@@ -240,6 +251,11 @@ class _Choice:
         return call
 
 
+def _is_said(text: Any) -> bool:
+    """Tell whether there is something to read in a piece of a text: blanks alone say nothing."""
+    return bool(text.strip() if isinstance(text, str) else text)
+
+
 def _merge(fields: dict[str, Any], name: str, value: Any) -> None:
     """Add a piece to a field, by rule 1."""
     old = fields.get(name)
@@ -314,6 +330,14 @@ def is_usage_event(event_payload: bytes) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return _is_usage(chunk)
+
+
+def reads_whole(event_payload: bytes) -> bool:
+    """Tell whether an event's data, of which the end may be missing, is all there."""
+    try:
+        return event_payload.strip() == _DONE or _decode_line(event_payload) is not None
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def _is_usage(chunk: _Chunk) -> bool:
