@@ -24,6 +24,9 @@ log = structlog.get_logger("transom.chat")
 
 WATCH_AFTER_S = 0.02  # most answers of a fast upstream are out by then, and nobody need watch
 CLIENT_GONE = 499  # for metrics and the log; nobody receives it
+JSON = b"application/json"
+CURLS_OWN = b"application/x-www-form-urlencoded"  # of any body: neither a reason to refuse JSON nor one to pass on
+NOT_JSON = "Chat completions are asked for in JSON; send the body as `Content-Type: application/json`."
 
 
 @dataclass(slots=True)
@@ -130,8 +133,13 @@ class ChatRequest:
 
     async def _body(self) -> bytes:
         headers = self._scope["headers"]
-        if any(name == b"content-encoding" and value.lower() != b"identity" for name, value in headers):
-            raise errors.UnsupportedEncoding
+        for name, value in headers:
+            if name == b"content-encoding" and value.lower() != b"identity":
+                raise errors.UnsupportedEncoding
+            if name == b"content-type" and value != JSON and not _is_json(value):
+                if value != CURLS_OWN:
+                    raise errors.BadRequest(NOT_JSON, param="Content-Type")
+                self._scope["headers"] = [pair for pair in headers if pair[0] != b"content-type"]
         limit = self._endpoint.preparation.settings().config.limits.body_bytes
         try:
             return await read_body(self._receive, limit, content_length(headers))
@@ -195,3 +203,9 @@ class ChatRequest:
         if exchange.code is not None:
             fields["code"] = exchange.code
         self._log.update(fields)
+
+
+def _is_json(content_type: bytes) -> bool:
+    """Tell whether a body calls itself JSON, with whatever parameters; one that says nothing is taken for it."""
+    kind = content_type.partition(b";")[0].strip().lower()
+    return kind in (b"", JSON) or kind.endswith(b"+json")
