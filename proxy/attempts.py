@@ -2,7 +2,7 @@
 
 The other forms: without tools at the tool-call cap, for servers that do not know `tool_choice: "none"`; with the
 summary merged into the system message, for models whose template allows one system message only; with neighbours of
-role user merged, for those that demand alternating roles.
+role user merged, for those that demand alternating roles, and at the cap without the note behind the tool results.
 """
 
 import re
@@ -31,7 +31,10 @@ SYSTEM_REFUSAL = re.compile(
     rb"|only (?:user|one system)|unexpected role|multiple system|single.system",
     re.IGNORECASE,
 )
-ALTERNATE_REFUSAL = re.compile(rb"roles?[^\"]{0,40}alternat|alternat[^\"]{0,40}roles?", re.IGNORECASE)
+ALTERNATE_REFUSAL = re.compile(
+    rb"roles?[^\"]{0,40}alternat|alternat[^\"]{0,40}roles?|role[^a-z]{0,3}user[^a-z]{0,3}after role[^a-z]{0,3}tool",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -99,7 +102,8 @@ class Attempts:
     def _other_form(self, exchange: Exchange, form: Form, status: int, body: bytes) -> Form | None:
         if status not in (400, 404, 422, 500):
             return None
-        if exchange.decision is not None and not exchange.decision.view.is_whole:
+        changed = exchange.decision is not None and not exchange.decision.view.is_whole
+        if changed or exchange.note is not None:
             other = self._other_roles(exchange, form, body)
             if other is not None:
                 return other
@@ -108,7 +112,7 @@ class Attempts:
         return None
 
     def _other_roles(self, exchange: Exchange, form: Form, body: bytes) -> Form | None:
-        """Return the form for a model that refused the roles of a cut view, and remember it."""
+        """Return the form for a model that refused the roles of what is ours in a request, and remember it."""
         model, policy = exchange.route.model.name, exchange.route.policy
         view = exchange.decision.view if exchange.decision is not None else WHOLE
         other = form
@@ -147,7 +151,7 @@ class Attempts:
             sent = [m.payload for m in history.preamble] + [m.payload for m in history.messages[: len(history)]]
         else:
             sent = payloads(history, decision.view, exchange.route.policy, merged=form.merged, alternate=form.alternate)
-        if exchange.note is not None:
+        if exchange.note is not None and not form.alternate:
             sent.append(exchange.note)
         return compose(
             call,
