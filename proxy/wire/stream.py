@@ -6,7 +6,8 @@ The rules, beyond OpenAI's own, are what servers were seen to do:
 2. A tool call without an index, or with a used index and another id, is a call of its own; a piece with neither index,
    id nor name belongs to the newest call. A name that is repeated whole is not appended.
 3. Arguments that come as an object become its JSON.
-4. An emoji may come in two halves, each in a delta of its own; a half that stays alone becomes U+FFFD.
+4. Null is no piece, wherever it stands.
+5. An emoji may come in two halves, each in a delta of its own; a half that stays alone becomes U+FFFD.
 """
 
 import json
@@ -23,6 +24,7 @@ from transom.proxy.wire.report import read_report
 # Where a string may be growing: tool_calls[…].function.arguments.
 _PIECE_LEVELS = 3
 _DONE = b"[DONE]"
+_GOING_ON = (None, "", "null")  # for a choice that has not ended; the last two are of servers that fill every field
 _DONE_EVENT = b"data: [DONE]\n\n"
 
 
@@ -176,7 +178,7 @@ class StreamReader:
             if fields.get("tool_calls") or fields.get("function_call"):
                 self.tool_call_seen = True
         finish = delta.get("finish_reason")
-        if finish is not None:
+        if finish not in _GOING_ON:
             self.finishes += choice.finish is None
             choice.finish = finish if isinstance(finish, str) else quote(finish).decode()
 
@@ -280,6 +282,8 @@ def _merge(fields: dict[str, Any], name: str, value: Any) -> None:
 def _merge_inner(fields: dict[str, Any], piece: dict[str, Any]) -> None:
     """Add a piece of a called function, or of a sound, to what there is of it."""
     for name, value in piece.items():
+        if value is None:
+            continue
         if name == "arguments" and isinstance(value, dict):
             _merge(fields, name, quote(value).decode())
         elif name == "id":
