@@ -42,13 +42,10 @@ class Whole:
 async def read_whole(reply: UpstreamReply, exchange: Exchange) -> Whole:
     """Read a JSON answer; one that came as a stream unasked is put together.
 
-    What it is the bytes say: some servers name no type, or another's.
-
     Raises UpstreamBadResponse for what is no answer, or an empty one (never an empty success); Reported where it is an
     error; OutOfTools at the cap.
     """
-    body = await reply.read(MOST_BYTES)
-    whole = await _from_stream(body, exchange.call.model) if is_framed(body) else from_json(body)
+    whole = await answer_in(await reply.read(MOST_BYTES), exchange.call.model)
     return _within_cap(spoken(whole)) if exchange.capped else spoken(whole)
 
 
@@ -57,6 +54,14 @@ def spoken(whole: Whole) -> Whole:
     if whole.reply.empty and not any(whole.reply.finish):
         raise UpstreamBadResponse("The model's server answered without content and without a finish reason.")
     return whole
+
+
+async def answer_in(body: bytes, model: str) -> Whole:
+    """Return the answer that a body is, or as a stream amounts to: some servers name no type, or another's.
+
+    Raises UpstreamBadResponse for what is none, Reported for an error.
+    """
+    return await _from_stream(body, model) if is_framed(body) else from_json(body)
 
 
 def from_json(body: bytes) -> Whole:
