@@ -190,6 +190,14 @@ def test_the_items_limit_folds_too(serve: Serve, upstream: FakeUpstream) -> None
 
 
 # ---------------------------------------------------------------------- failing
+def test_without_its_summary_model_a_request_is_summarised_by_its_own(serve: Serve, upstream: FakeUpstream) -> None:
+    policy = {"strategy": "compress", "max_tokens": 1200, "summary_model": "nope", "compact_at": None}
+    talk = Talk(serve({"fill": policy}), "fill", "no-summary-model")
+    talk.messages = over()
+    assert talk.send().window == ["compressed"]
+    assert len(upstream.summary_calls("fill")) == 1
+
+
 def test_a_summary_may_come_as_a_stream_unasked(proxy: Proxy, upstream: FakeUpstream) -> None:
     upstream.on("fill", summarising(stream([*spoken("They talked ", "about rivers."), DONE])))
     talk = Talk(proxy, "fill", "streamed-summary")
