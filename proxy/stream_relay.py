@@ -19,7 +19,7 @@ from transom.proxy.errors import TransomError, UpstreamBadResponse, UpstreamBrok
 from transom.proxy.exchange import Exchange, Headers
 from transom.proxy.relay import MOST_BYTES, TOO_LARGE, OutOfTools, Reported, from_json, spoken
 from transom.proxy.sse import BOM, SseSplitter, events, payload
-from transom.proxy.upstream.auth import redact_bytes
+from transom.proxy.upstream.auth import error_code, redact_bytes
 from transom.proxy.upstream.base import UpstreamReply
 from transom.proxy.wire.convert import DONE, CallsDropped, as_stream
 from transom.proxy.wire.reply import Reply
@@ -110,8 +110,11 @@ class StreamRelay:
     def _check_end(self) -> None:
         if self.reader.error_seen:
             reported = reported_in(b"".join(self.held))
-            if reported is not None and not (self._passing or self.reader.content_seen or self.reader.tool_call_seen):
+            if reported is None:
+                return
+            if not (self._passing or self.reader.content_seen or self.reader.tool_call_seen):
                 raise Reported(reported[1])
+            self._exchange.code = error_code(reported[1].body)
             return
         if self.reader.malformed_seen:
             raise UpstreamBadResponse("The model's stream held something that is not JSON.")
