@@ -221,7 +221,7 @@ def test_a_path_without_its_version_is_told_what_was_meant(proxy: Proxy, path: s
 
 
 def test_chat_completions_are_asked_for_with_post(proxy: Proxy, upstream: FakeUpstream) -> None:
-    for method in ("GET", "PUT", "DELETE"):
+    for method in ("GET", "PUT", "DELETE", "OPTIONS", "PROPFIND"):
         got = request(proxy.port, CHAT, headers=key("acme"), method=method)
         assert got.error[:2] == (405, "method_not_allowed")
         assert got.headers["allow"] == "POST"
