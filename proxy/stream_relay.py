@@ -5,7 +5,7 @@
 3. From the event with the finish reason on, everything is held until the commit; then it goes out with `[DONE]`.
    With several choices that is the last one's: one may end long before another.
 4. A stream that ends without finish reason and `[DONE]`, breaks, or reports an error is incomplete: an error event
-   in OpenAI's shape goes out, and nothing after it. Before anything else has gone out an error is an answer of its own.
+   in OpenAI's shape goes out, and nothing after it. Before a choice has begun an error is an answer of its own.
 5. At the tool-call cap nothing goes out before the model says something; calls after that are taken out.
 6. A JSON answer that only calls itself a stream is made one.
 """
@@ -112,7 +112,8 @@ class StreamRelay:
             reported = reported_in(b"".join(self.held))
             if reported is None:
                 return
-            if not (self._passing or self.reader.content_seen or self.reader.tool_call_seen):
+            begun = self.reader.begun if self._capped is None else self.reader.content_seen
+            if not (self._passing or begun):
                 raise Reported(reported[1])
             self._exchange.code = error_code(reported[1].body)
             return

@@ -116,6 +116,11 @@ class StreamReader:
         self._take(chunk)
 
     @property
+    def begun(self) -> bool:
+        """Whether anything of a choice has come, be it without a word."""
+        return bool(self._choices)
+
+    @property
     def over(self) -> bool:
         """Whether nothing of use can follow: `[DONE]` came, or an error, or what is no JSON."""
         return self.done_seen or self.error_seen or self.malformed_seen

@@ -134,6 +134,18 @@ def test_an_error_on_the_way_ends_the_stream(proxy: Proxy, upstream: FakeUpstrea
     assert [row["complete"] for row in proxy.rows(session).requests] == [0]
 
 
+@pytest.mark.parametrize("together", [False, True])
+@pytest.mark.parametrize("delta", [{"role": "assistant", "content": ""}, {"reasoning_content": "Hm."}])
+def test_a_stream_that_has_said_nothing_yet_has_begun(
+    proxy: Proxy, upstream: FakeUpstream, delta: dict[str, Any], together: bool
+) -> None:
+    parts = [event(delta), as_event(NAMED[0]), DONE]
+    upstream.on("plain", stream([b"".join(parts)] if together else parts))
+    got = proxy.post(HELLO | {"stream": True})
+    assert got.events[0] == event(delta)
+    assert last_error(got)["message"] == "Too hot."
+
+
 @pytest.mark.parametrize("streamed", [False, True])
 def test_at_the_cap_an_error_is_no_empty_answer(serve: Serve, upstream: FakeUpstream, streamed: bool) -> None:
     capped = serve({"cap": CAP})
