@@ -2,23 +2,28 @@
 
 The other forms: without tools at the tool-call cap, for servers that do not know `tool_choice: "none"`; with the
 summary merged into the system message, for models whose template allows one system message only; with neighbours of
-role user merged, for those that demand alternating roles.
+role user merged, for those that demand alternating roles, and at the cap without the note behind the tool results.
 """
 
 import re
 import time
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from transom.policies.view import WHOLE
+from transom.proxy.errors import UpstreamBadResponse, redact
 from transom.proxy.exchange import Exchange
 from transom.proxy.metrics import Metrics
+from transom.proxy.overflow import read_overflow
 from transom.proxy.summary_calls import UpstreamOf
 from transom.proxy.upstream.auth import error_reply
 from transom.proxy.upstream.base import UpstreamReply, UpstreamRequest
 from transom.proxy.upstream.headers import request_headers
 from transom.proxy.views import payloads
 from transom.proxy.wire.chat import compose
+from transom.proxy.wire.report import Report
 
+BAD_REQUEST = 400
 ERROR_BYTES = 4 * 1024 * 1024
 NO_TOOLS = b'"none"'
 SYSTEM_REFUSAL = re.compile(
@@ -26,7 +31,10 @@ SYSTEM_REFUSAL = re.compile(
     rb"|only (?:user|one system)|unexpected role|multiple system|single.system",
     re.IGNORECASE,
 )
-ALTERNATE_REFUSAL = re.compile(rb"roles?[^\"]{0,40}alternat|alternat[^\"]{0,40}roles?", re.IGNORECASE)
+ALTERNATE_REFUSAL = re.compile(
+    rb"roles?[^\"]{0,40}alternat|alternat[^\"]{0,40}roles?|role[^a-z]{0,3}user[^a-z]{0,3}after role[^a-z]{0,3}tool",
+    re.IGNORECASE,
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +87,23 @@ class Attempts:
                 return Refused(reply.status, shown, dict(reply.headers))
             form = other
 
+    @staticmethod
+    def reported(exchange: Exchange, report: Report, headers: Mapping[str, str]) -> Refused:
+        """Return as the refusal it is what an answer of status 200 reported.
+
+        Raises UpstreamBadResponse, in the server's words, where it names no status.
+        """
+        model, bearer = exchange.route.model, exchange.conversation.caller.bearer
+        status = report.status or (BAD_REQUEST if read_overflow(BAD_REQUEST, report.body) is not None else None)
+        if status is None:
+            raise UpstreamBadResponse(redact(report.message, model.secrets if bearer is None else ()))
+        return Refused(status, error_reply(status, report.body, model=model, bearer=bearer), dict(headers))
+
     def _other_form(self, exchange: Exchange, form: Form, status: int, body: bytes) -> Form | None:
         if status not in (400, 404, 422, 500):
             return None
-        if exchange.decision is not None and not exchange.decision.view.is_whole:
+        changed = exchange.decision is not None and not exchange.decision.view.is_whole
+        if changed or exchange.note is not None:
             other = self._other_roles(exchange, form, body)
             if other is not None:
                 return other
@@ -91,7 +112,7 @@ class Attempts:
         return None
 
     def _other_roles(self, exchange: Exchange, form: Form, body: bytes) -> Form | None:
-        """Return the form for a model that refused the roles of a cut view, and remember it."""
+        """Return the form for a model that refused the roles of what is ours in a request, and remember it."""
         model, policy = exchange.route.model.name, exchange.route.policy
         view = exchange.decision.view if exchange.decision is not None else WHOLE
         other = form
@@ -130,7 +151,7 @@ class Attempts:
             sent = [m.payload for m in history.preamble] + [m.payload for m in history.messages[: len(history)]]
         else:
             sent = payloads(history, decision.view, exchange.route.policy, merged=form.merged, alternate=form.alternate)
-        if exchange.note is not None:
+        if exchange.note is not None and not form.alternate:
             sent.append(exchange.note)
         return compose(
             call,

@@ -19,7 +19,7 @@ from transom.proxy.delivery import Courier, Delivery
 from transom.proxy.exchange import Exchange
 from transom.proxy.logs import describe
 from transom.proxy.preparation import Preparation
-from transom.proxy.request_body import whole_body
+from transom.proxy.request_body import json_body
 
 log = structlog.get_logger("transom.chat")
 
@@ -119,7 +119,7 @@ class ChatRequest:
         """Answer, if need be with an error; the client may leave during either."""
         try:
             limit = self._endpoint.preparation.settings().config.limits.body_bytes
-            body = await whole_body(self._scope, self._receive, limit)
+            body = await json_body(self._scope, self._receive, limit)
             watch.begin()
             await self._serve(body)
         except ClientGone:

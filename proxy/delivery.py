@@ -9,8 +9,6 @@ import time
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-import msgspec
-
 from transom.proxy import errors
 from transom.proxy.ahead import Ahead
 from transom.proxy.answers import JSON, Answer, waited
@@ -21,7 +19,7 @@ from transom.proxy.metrics import Metrics
 from transom.proxy.overflow import LearnedWindows, Overflow, read_overflow, target
 from transom.proxy.preparation import Preparation
 from transom.proxy.recorder import Recorder
-from transom.proxy.relay import OutOfTools, gave_up, read_whole
+from transom.proxy.relay import OutOfTools, Reported, gave_up, read_whole
 from transom.proxy.stream_relay import StreamRelay
 from transom.proxy.upstream.auth import error_code
 from transom.proxy.upstream.base import UpstreamReply
@@ -29,6 +27,7 @@ from transom.proxy.upstream.headers import is_event_stream, response_headers
 from transom.proxy.windowing import FindStep, Windowing
 from transom.proxy.wire import convert
 from transom.proxy.wire.reply import Reply
+from transom.proxy.wire.report import any_report
 
 OVERFLOW_RETRIES = 2
 
@@ -146,33 +145,34 @@ class Delivery:
             self._courier.ahead.consider(exchange)
 
     async def _attempt(self, form: Form) -> None:
+        """Send and relay; while the upstream finds the view too long, make it smaller, twice at most."""
+        tries = 0
+        while (refused := await self._sent(form)) is not None:
+            overflow = read_overflow(refused.status, refused.body) if tries < OVERFLOW_RETRIES else None
+            if overflow is None or not await self._shrunk(overflow):
+                await self._refused(refused)
+                return
+            tries += 1
+            form = replace(form, first=False)
+
+    async def _sent(self, form: Form) -> Refused | None:
+        """Send once and relay the answer; return it if it is a refusal, by its status or by its words."""
         exchange, model = self._exchange, self._exchange.route.model
         started = time.perf_counter()
-        reply = await self._accepted(form)
+        reply = await self._courier.attempts.send(exchange, form)
         if isinstance(reply, Refused):
-            await self._refused(reply)
-            return
+            return reply
         try:
             if exchange.call.stream and is_event_stream(reply.headers):
                 await self._relay_stream(reply)
             else:
                 await self._relay_whole(reply)
+        except Reported as reported:
+            return self._courier.attempts.reported(exchange, reported.report, reply.headers)
         finally:
             await reply.close()
             self._courier.metrics.upstream_seconds(model.label, model.provider, time.perf_counter() - started)
-
-    async def _accepted(self, form: Form) -> UpstreamReply | Refused:
-        """Send; while the upstream finds the view too long, make it smaller, twice at most."""
-        exchange, tries = self._exchange, 0
-        while True:
-            reply = await self._courier.attempts.send(exchange, form)
-            if not isinstance(reply, Refused) or tries >= OVERFLOW_RETRIES:
-                return reply
-            overflow = read_overflow(reply.status, reply.body)
-            if overflow is None or not await self._shrunk(overflow):
-                return reply
-            tries += 1
-            form = replace(form, first=False)
+        return None
 
     async def _shrunk(self, overflow: Overflow) -> bool:
         """Learn from a refusal and decide on a smaller view; False if nothing may or can be made smaller."""
@@ -237,7 +237,7 @@ class Delivery:
         self._exchange.code = error_code(refused.body)
         await self.finish(None, complete=False, status=refused.status)
         if self._answer.streaming:
-            await self._answer.close(_as_event(refused.body))
+            await self._answer.close(any_report(refused.body).event)
             return
         headers = [*_json(response_headers(refused.headers, request_id=False)), *self._exchange.window_headers()]
         await self._answer.whole(refused.status, refused.body, headers)
@@ -257,15 +257,6 @@ class Delivery:
 def _comment(headers: Iterable[tuple[bytes, bytes]]) -> bytes:
     """Return as comment lines what a stream's headers could not say yet."""
     return b"".join(b": " + name + b"=" + value + b"\n" for name, value in headers)
-
-
-def _as_event(body: bytes) -> bytes:
-    """Return an upstream's error as an event, for a stream that has begun; what is no JSON gets a sentence of ours."""
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, RecursionError):
-        value = None
-    return convert.event(value) if isinstance(value, dict) else errors.sse_error(errors.UpstreamBadResponse())
 
 
 def _no_type(headers: Headers) -> Headers:

@@ -1,20 +1,30 @@
 """Bring a model's JSON answer back to the client, unchanged but at the tool-call cap."""
 
+import asyncio
 from dataclasses import dataclass, replace
 
 from transom.policies.tool_limit import GAVE_UP
-from transom.proxy.errors import UpstreamBadResponse, UpstreamBroken
+from transom.proxy.errors import UpstreamBadResponse
 from transom.proxy.exchange import Exchange
-from transom.proxy.sse import SseSplitter
+from transom.proxy.sse import BOM, SseSplitter, is_framed
 from transom.proxy.upstream.base import UpstreamReply
-from transom.proxy.upstream.headers import is_event_stream
 from transom.proxy.wire import convert
 from transom.proxy.wire.messages import fragments
 from transom.proxy.wire.reply import Reply, parse_reply
+from transom.proxy.wire.report import Report, read_report, reported_in
 from transom.proxy.wire.stream import StreamReader
 
 MOST_BYTES = 256 * 1024 * 1024  # of one answer, however it comes
 TOO_LARGE = "The model's server gave an answer that is too large."
+SLICE_BYTES = 256 * 1024  # of a stream that is put together, before others get their turn
+
+
+class Reported(Exception):
+    """In an answer of status 200 the server said that it has failed, before it said anything else."""
+
+    def __init__(self, report: Report) -> None:
+        self.report = report
+        super().__init__()
 
 
 class OutOfTools(Exception):
@@ -32,34 +42,56 @@ class Whole:
 async def read_whole(reply: UpstreamReply, exchange: Exchange) -> Whole:
     """Read a JSON answer; one that came as a stream unasked is put together.
 
-    Raises UpstreamBadResponse for what is no answer, or an empty one (never an empty success); OutOfTools at the cap.
+    Raises UpstreamBadResponse for what is no answer, or an empty one (never an empty success); Reported where it is an
+    error; OutOfTools at the cap.
     """
-    if is_event_stream(reply.headers):
-        whole = await _from_stream(reply, exchange.call.model)
-    else:
-        body = await reply.read(MOST_BYTES)
-        whole = Whole(body, parse_reply(body))
+    whole = await answer_in(await reply.read(MOST_BYTES), exchange.call.model)
+    return _within_cap(spoken(whole)) if exchange.capped else spoken(whole)
+
+
+def spoken(whole: Whole) -> Whole:
+    """Return an answer that says something, if only that it has ended. Raises UpstreamBadResponse for any other."""
     if whole.reply.empty and not any(whole.reply.finish):
         raise UpstreamBadResponse("The model's server answered without content and without a finish reason.")
-    return _within_cap(whole) if exchange.capped else whole
+    return whole
 
 
-async def _from_stream(reply: UpstreamReply, model: str) -> Whole:
-    splitter, reader, spoken, size = SseSplitter(), StreamReader(), convert.Spoken(), 0
-    async for chunk in reply.chunks():
-        size += len(chunk)
-        if size > MOST_BYTES:
-            raise UpstreamBroken("too_large", TOO_LARGE)
-        if block := splitter.feed(chunk):
+async def answer_in(body: bytes, model: str) -> Whole:
+    """Return the answer that a body is, or as a stream amounts to: some servers name no type, or another's.
+
+    Raises UpstreamBadResponse for what is none, Reported for an error.
+    """
+    return await _from_stream(body, model) if is_framed(body) else from_json(body)
+
+
+def from_json(body: bytes) -> Whole:
+    """Return a JSON answer. Raises UpstreamBadResponse for what is none, Reported for an error."""
+    body = body.removeprefix(BOM)  # which some servers write, and no client of JSON has to read (RFC 8259, 8.1)
+    try:
+        return Whole(body, parse_reply(body))
+    except UpstreamBadResponse:
+        report = read_report(body)
+        if report is None:
+            raise
+    raise Reported(report)
+
+
+async def _from_stream(body: bytes, model: str) -> Whole:
+    splitter, reader, beside = SseSplitter(), StreamReader(), convert.Spoken()
+    for start in range(0, len(body), SLICE_BYTES):
+        if block := splitter.feed(body[start : start + SLICE_BYTES]):
             reader.feed_block(block)
-            spoken.take(block)
+            beside.take(block)
+        await asyncio.sleep(0)
     rest = splitter.ended()
     reader.feed_block(rest)
-    spoken.take(rest)
+    beside.take(rest)
     found = reader.reply()
+    if reader.error_seen and (reported := reported_in(body)) is not None:
+        raise Reported(reported[1])
     if not found.complete or not found.messages:
         raise UpstreamBadResponse
-    return Whole(convert.completion(found, model, spoken), found)
+    return Whole(convert.completion(found, model, beside), found)
 
 
 def _within_cap(whole: Whole) -> Whole:

@@ -14,13 +14,15 @@ import re
 
 from transom.proxy.errors import UpstreamBroken
 
-__all__ = ["SseSplitter", "events", "payload"]
+__all__ = ["SseSplitter", "events", "is_framed", "is_named_error", "payload"]
 
 EVENT_LIMIT = 32 * 1024 * 1024
 BOM = b"\xef\xbb\xbf"
 # Atomic groups, or the blank line would be found in the middle of a CRLF.
 EVENT = re.compile(rb"(?>[^\r\n]+(?>\r\n|\n|\r))*+(?>\r\n|\n|\r)")
 LINE_END = re.compile(rb"\r\n|\n|\r")
+FRAMED = re.compile(rb"(?:\xef\xbb\xbf)?\s*(?:data|event|id|retry)?:")
+ERROR_EVENT = re.compile(rb"(?:^|[\r\n])event: ?error[\r\n]")
 
 
 class SseSplitter:
@@ -114,3 +116,13 @@ def payload(event: bytes) -> bytes:
         elif text == b"data":
             parts.append(b"")
     return b"\n".join(parts)
+
+
+def is_framed(body: bytes) -> bool:
+    """Tell whether an answer consists of events, by its first line: JSON never begins so."""
+    return FRAMED.match(body) is not None
+
+
+def is_named_error(event: bytes) -> bool:
+    """Tell whether an event has the name `error`."""
+    return ERROR_EVENT.search(event) is not None

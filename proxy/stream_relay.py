@@ -5,8 +5,9 @@
 3. From the event with the finish reason on, everything is held until the commit; then it goes out with `[DONE]`.
    With several choices that is the last one's: one may end long before another.
 4. A stream that ends without finish reason and `[DONE]`, breaks, or reports an error is incomplete: an error event
-   goes out, and no `[DONE]`.
+   in OpenAI's shape goes out, and nothing after it. Before a choice has begun an error is an answer of its own.
 5. At the tool-call cap nothing goes out before the model says something; calls after that are taken out.
+6. A JSON answer that only calls itself a stream is made one.
 """
 
 import asyncio
@@ -16,15 +17,17 @@ from contextlib import suppress
 from transom.proxy.answers import Answer
 from transom.proxy.errors import TransomError, UpstreamBadResponse, UpstreamBroken
 from transom.proxy.exchange import Exchange, Headers
-from transom.proxy.relay import MOST_BYTES, TOO_LARGE, OutOfTools
-from transom.proxy.sse import SseSplitter, events, payload
-from transom.proxy.upstream.auth import redact_bytes
+from transom.proxy.relay import MOST_BYTES, TOO_LARGE, OutOfTools, Reported, from_json, spoken
+from transom.proxy.sse import BOM, SseSplitter, events, payload
+from transom.proxy.upstream.auth import error_code, redact_bytes
 from transom.proxy.upstream.base import UpstreamReply
-from transom.proxy.wire.convert import DONE, CallsDropped
+from transom.proxy.wire.convert import DONE, CallsDropped, as_stream
 from transom.proxy.wire.reply import Reply
-from transom.proxy.wire.stream import StreamReader, is_usage_event
+from transom.proxy.wire.report import reported_in
+from transom.proxy.wire.stream import StreamReader, is_usage_event, reads_whole
 
 LINGER_S = 2.0  # how long `[DONE]` may follow the finish reason
+BLANKS = 64  # bytes before the first of an answer; some servers keep a connection awake with them
 SETTLE_S = 0.5  # how long the end of the transfer may follow `[DONE]`
 
 
@@ -39,6 +42,7 @@ class StreamRelay:
         self._capped = CallsDropped() if exchange.capped else None
         self._chunks: AsyncIterator[bytes] | None = None
         self._waiting: list[bytes] = []  # capped: events that came before the model said something
+        self._passing = False  # whether an event has gone out
         self.reader = StreamReader()
         self.held: list[bytes] = []
         self.first_token_s: float | None = None
@@ -51,7 +55,8 @@ class StreamRelay:
     async def run(self, reply: UpstreamReply) -> None:
         """Relay until the end, or until only what is held is left.
 
-        Raises UpstreamError when the stream breaks or is no answer; OutOfTools at the cap.
+        Raises UpstreamError when the stream breaks or is no answer; Reported where it is only an error; OutOfTools at
+        the cap.
         """
         chunks = self._chunks = aiter(reply.chunks())
         size = 0
@@ -65,15 +70,34 @@ class StreamRelay:
                 if self.held:
                     break
                 raise
+            if not size and chunk[:BLANKS].removeprefix(BOM).lstrip().startswith(b"{"):
+                chunk = await self._framed(chunk, chunks)
             size += len(chunk)
             if size > MOST_BYTES:
                 raise UpstreamBroken("too_large", TOO_LARGE)
             block = self._splitter.feed(chunk)
             if block and (passed := self._take(block)):
                 await self._pass(passed)
-        if self._splitter.rest and not self.reader.done_seen and (passed := self._take(self._splitter.ended())):
+        if self._splitter.rest and not self.reader.over and (passed := self._take(self._last_event())):
             await self._pass(passed)
         self._check_end()
+
+    async def _framed(self, begun: bytes, chunks: AsyncIterator[bytes]) -> bytes:
+        """Return the events of an answer that is JSON."""
+        pieces, size = [begun], len(begun)
+        async for piece in chunks:
+            pieces.append(piece)
+            size += len(piece)
+            if size > MOST_BYTES:
+                raise UpstreamBroken("too_large", TOO_LARGE)
+        whole = spoken(from_json(b"".join(pieces)))
+        return b"".join(as_stream(whole.body, include_usage=True)) + DONE
+
+    def _last_event(self) -> bytes:
+        """Return what came without its end; after the model has finished, only if it is whole all the same."""
+        event = self._splitter.ended()
+        torn = event != self._splitter.rest and not reads_whole(payload(event))
+        return b"" if torn and self.held else event
 
     async def settle(self) -> None:
         """Read the little that may follow `[DONE]`, so that the connection can be used again."""
@@ -85,11 +109,18 @@ class StreamRelay:
 
     def _check_end(self) -> None:
         if self.reader.error_seen:
+            reported = reported_in(b"".join(self.held))
+            if reported is None:
+                return
+            begun = self.reader.begun if self._capped is None else self.reader.content_seen
+            if not (self._passing or begun):
+                raise Reported(reported[1])
+            self._exchange.code = error_code(reported[1].body)
             return
         if self.reader.malformed_seen:
             raise UpstreamBadResponse("The model's stream held something that is not JSON.")
         found = self.reply
-        if self._capped is not None and not self.reader.content_seen:
+        if self._capped is not None and found.complete and not self.reader.content_seen:
             raise OutOfTools
         if not found.complete or (found.empty and not any(found.finish)):
             raise UpstreamBadResponse("The model's stream ended before the answer was complete.")
@@ -110,6 +141,7 @@ class StreamRelay:
         return block
 
     async def _pass(self, block: bytes) -> None:
+        self._passing = True
         if not self._answer.started:
             await self.open()
         await self._answer.part(block)
@@ -126,11 +158,11 @@ class StreamRelay:
             data = payload(event)
             stripped = strip(data) if data and data.strip() != b"[DONE]" else None
             passed.append(event if stripped is None else stripped)
-            self.reader.feed(payload(passed[-1]))
+            self.reader.feed_event(passed[-1])
             if strip.calls and not self.reader.content_seen:
                 raise OutOfTools
         self._waiting += passed
-        if not self.reader.content_seen:
+        if not (self.reader.content_seen or self.reader.error_seen):
             return b""
         ready, self._waiting = b"".join(self._waiting), []
         return ready
@@ -139,12 +171,19 @@ class StreamRelay:
         """Return what is held, a late comment, and `[DONE]` itself, which a finished stream ends with."""
         block = b"".join(self.held)
         if self.reader.error_seen:
-            caller = self._exchange.conversation.caller
-            return block if caller.bearer is not None else redact_bytes(block, self._exchange.route.model.secrets)
+            return self._ending_in_error(block)
         if block.endswith(b"\n\n" + DONE) and block.count(b"[DONE]") == 1:  # as nearly all end
             return block[: -len(DONE)] + comment + DONE
         kept = [e for e in events(block) if payload(e).strip() != b"[DONE]"]
         return b"".join(kept) + comment + DONE
+
+    def _ending_in_error(self, block: bytes) -> bytes:
+        """Return the events up to the first error, which is the last one."""
+        reported = reported_in(block)
+        if reported is not None:
+            block = reported[0] + reported[1].event
+        caller = self._exchange.conversation.caller
+        return block if caller.bearer is not None else redact_bytes(block, self._exchange.route.model.secrets)
 
 
 def _without_usage(block: bytes) -> bytes:

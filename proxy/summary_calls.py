@@ -8,12 +8,13 @@ from transom.proxy.config.settings import Model
 from transom.proxy.errors import ClientError, TransomError
 from transom.proxy.folding import FoldJob
 from transom.proxy.metrics import Metrics
+from transom.proxy.relay import Reported, answer_in
 from transom.proxy.summaries import REASONING_TOKENS, SummaryReply
 from transom.proxy.upstream.base import Upstream, UpstreamRequest
 from transom.proxy.wire.edit import text_message
 from transom.proxy.wire.messages import fragments
 from transom.proxy.wire.raw import assemble, members, quote
-from transom.proxy.wire.reply import Reply, parse_reply
+from transom.proxy.wire.reply import Reply
 
 MOST_BYTES = 4 * 1024 * 1024
 
@@ -61,10 +62,12 @@ class SummaryCalls:
                 await reply.close()
             if status != 200:
                 return SummaryReply(failure=f"status {status}")
-            answer = parse_reply(body)
+            answer = (await answer_in(body, model.name)).reply
             self._count(job, model, answer, time.perf_counter() - started)
             cost = answer.usage.prompt + answer.usage.completion if answer.usage else None
             return replace(_judged(answer), cost=cost)
+        except Reported:
+            return SummaryReply(failure="an error with status 200")
         except TransomError as error:
             return SummaryReply(failure=error.code)
 

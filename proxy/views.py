@@ -8,6 +8,8 @@ from transom.policies.view import Summary, View
 from transom.proxy.wire.edit import append_text, prepend_content, replace_content, text_message
 from transom.proxy.wire.messages import fragments
 
+BEFORE_ALL = -2  # a place that is no neighbour of any position
+
 
 def payloads(history: History, view: View, policy: Policy, *, merged: bool, alternate: bool) -> list[bytes]:
     """Return the messages to send: preamble, summary, kept messages, each in the client's own bytes.
@@ -27,7 +29,8 @@ def payloads(history: History, view: View, policy: Policy, *, merged: bool, alte
         else:
             sent.extend([m.payload for m in messages[view.start :]])
         return sent
-    last_user: int | None = None  # position of the user message that stands last in `sent`, if one does
+    # Position of the user message that stands last in `sent`, if one does; a summary's is before all others.
+    last_user = BEFORE_ALL if view.summary_message is not None and _by_user(history, policy, merged=merged) else None
     for position in view.positions(len(history)):
         message, substitute = messages[position], view.substitutes.get(position)
         payload = message.payload if substitute is None else replace_content(message.payload, substitute.text)
@@ -42,6 +45,10 @@ def payloads(history: History, view: View, policy: Policy, *, merged: bool, alte
         sent.append(payload)
         last_user = position if message.role == "user" else None
     return sent
+
+
+def _by_user(history: History, policy: Policy, *, merged: bool) -> bool:
+    return summary_role(history, policy, merged=merged) == "user"
 
 
 def _add_summary(sent: list[bytes], history: History, summary: Summary, policy: Policy, *, merged: bool) -> None:

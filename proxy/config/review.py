@@ -106,7 +106,7 @@ def _writer(tenant: Tenant, route: Route) -> Model | None:
     try:
         return tenant.summary_route(route)
     except ClientError:
-        return None
+        return route.model
 
 
 def _shown(route: Route) -> str:
@@ -121,7 +121,10 @@ def _about_route(tenant: Tenant, route: Route) -> Iterator[str]:
         try:
             tenant.summary_route(route)
         except ClientError:
-            yield f"summary_model {policy.summary_model} is not one of this tenant's models, so no summary is ever made"
+            yield (
+                f"summary_model {policy.summary_model} is not one of this tenant's models, so a request's own model "
+                "writes its summaries"
+            )
     if window is None:
         if route.model.name != ANY and not isinstance(policy.max_tokens, int):
             yield (

@@ -16,7 +16,6 @@ from transom.proxy.errors import EndpointNotAllowed, MethodNotAllowed, NotWindow
 __all__ = ["STATELESS", "Endpoint", "endpoint", "meant"]
 
 PREFIX = "/v1/"
-CHAT = "chat/completions"
 STATELESS = ("embeddings", "completions", "moderations", "rerank", "images/{name}", "audio/{name}")
 # Voices and consents are kept in the account, under ids.
 KEPT = frozenset({"audio/voices", "audio/voice_consents"})
@@ -66,7 +65,7 @@ def endpoint(method: str, path: str, tenant: Tenant, *, own_key: bool) -> Endpoi
     if not path.startswith(PREFIX) or not _PATH.fullmatch(wanted):
         raise UnknownUrl
     if method not in METHODS:
-        raise MethodNotAllowed(headers={"allow": ", ".join(sorted(METHODS))})
+        raise MethodNotAllowed(headers={"allow": "POST" if wanted == CHAT else ", ".join(sorted(METHODS))})
     asked = wanted.lower()  # some servers do not tell capitals from small letters
     if method == "POST" and (asked in NOT_WINDOWED or asked.endswith(CHAT)):
         raise NotWindowed

@@ -21,7 +21,7 @@ from starlette.types import Receive, Scope, Send
 
 from transom.middleware.body import ClientGone
 from transom.proxy import errors
-from transom.proxy.answers import Answer
+from transom.proxy.answers import JSON, Answer
 from transom.proxy.attempts import ERROR_BYTES
 from transom.proxy.auth import check_own_key, identify
 from transom.proxy.chat import CLIENT_GONE, Watch
@@ -174,11 +174,11 @@ class _Request:
             body = await reply.read(ERROR_BYTES)
             self._scope["state"].get("log", {})["code"] = error_code(body)
             shown = error_reply(reply.status, body, model=model, bearer=self._bearer)
-            await self._answer.whole(reply.status, shown, headers)
+            await self._answer.whole(reply.status, shown, [JSON, *(h for h in headers if h[0] != b"content-type")])
         elif is_event_stream(reply.headers):
             await self._relay_events(reply, model, [pair for pair in headers if pair[0] != b"content-type"])
         else:
-            await self._relay_bytes(reply, headers)
+            await self._relay_bytes(reply, model, headers)
 
     async def _relay_events(self, reply: UpstreamReply, model: Model, headers: Headers) -> None:
         """Pass whole events on, so that an error event can follow the last one."""
@@ -198,7 +198,7 @@ class _Request:
         """Return events as the client may see them: an error among them may quote our key."""
         return block if self._bearer is not None or b'"error"' not in block else redact_bytes(block, model.secrets)
 
-    async def _relay_bytes(self, reply: UpstreamReply, headers: Headers) -> None:
+    async def _relay_bytes(self, reply: UpstreamReply, model: Model, headers: Headers) -> None:
         called = self._endpoint
         content_type = reply.headers.get("content-type", "").lower()
         room = HELD_BYTES if "json" in content_type else 0
@@ -215,7 +215,7 @@ class _Request:
         if whole and size:
             body = b"".join(held)
             self._count_tokens(body)
-            await self._answer.whole(reply.status, body, headers)
+            await self._answer.whole(reply.status, self._without_keys(body, model), headers)
             return
         await self._answer.begin(reply.status, headers)
         for piece in held:

@@ -4,6 +4,7 @@
    upstream's text.
 2. 401 with the client's own key passes through.
 3. Any other error passes through, the configured key redacted; without one in it, byte for byte.
+4. What is no JSON object, as the pages of gateways are, is put into one.
 """
 
 import re
@@ -14,6 +15,7 @@ import msgspec
 from transom.proxy.config.settings import Model
 from transom.proxy.errors import UpstreamAuth
 from transom.proxy.redaction import redact
+from transom.proxy.wire.report import presentable
 
 __all__ = ["error_code", "error_reply", "redact_bytes"]
 
@@ -33,11 +35,11 @@ def error_reply(status: int, body: bytes, *, model: Model, bearer: str | None) -
         UpstreamAuth: the upstream refused the configured key, or asks for one where none is configured.
     """
     if bearer is not None:
-        return body
+        return presentable(status, body)
     if status == 401:
         keyless = model.provider == "direct" and not model.secrets  # litellm finds keys in the environment, too
         raise UpstreamAuth(UpstreamAuth.keyless) if keyless else UpstreamAuth()
-    return redact_bytes(body, model.secrets)
+    return redact_bytes(presentable(status, body), model.secrets)
 
 
 def redact_bytes(body: bytes, secrets: Iterable[str | None]) -> bytes:

@@ -6,7 +6,8 @@ The rules, beyond OpenAI's own, are what servers were seen to do:
 2. A tool call without an index, or with a used index and another id, is a call of its own; a piece with neither index,
    id nor name belongs to the newest call. A name that is repeated whole is not appended.
 3. Arguments that come as an object become its JSON.
-4. An emoji may come in two halves, each in a delta of its own; a half that stays alone becomes U+FFFD.
+4. Null is no piece, wherever it stands.
+5. An emoji may come in two halves, each in a delta of its own; a half that stays alone becomes U+FFFD.
 """
 
 import json
@@ -14,14 +15,16 @@ from typing import Any
 
 import msgspec
 
-from transom.proxy.sse import events, payload
+from transom.proxy.sse import events, is_named_error, payload
 from transom.proxy.wire.chat import MESSAGE_DEPTH
 from transom.proxy.wire.raw import is_deeper, quote
 from transom.proxy.wire.reply import Reply, Usage, read_usage, says_something
+from transom.proxy.wire.report import read_report
 
 # Where a string may be growing: tool_calls[…].function.arguments.
 _PIECE_LEVELS = 3
 _DONE = b"[DONE]"
+_GOING_ON = (None, "", "null")  # for a choice that has not ended; the last two are of servers that fill every field
 _DONE_EVENT = b"data: [DONE]\n\n"
 
 
@@ -31,6 +34,7 @@ class _Chunk(msgspec.Struct):
     usage: Any = None
     error: Any = None
     type: Any = None
+    object: Any = None
 
 
 _decoder = msgspec.json.Decoder(_Chunk)
@@ -82,6 +86,14 @@ class StreamReader:
                 self.done_seen = self.done_seen or len(rest) < len(block)
                 return
         for event in events(block):
+            self.feed_event(event)
+
+    def feed_event(self, event: bytes) -> None:
+        """Take one whole event; one that is named an error is one, whatever its data."""
+        if is_named_error(event):
+            self._reply = None
+            self.error_seen = True
+        else:
             self.feed(payload(event))
 
     def feed(self, event_payload: bytes) -> None:
@@ -97,10 +109,16 @@ class StreamReader:
         except (msgspec.DecodeError, RecursionError):
             found = self._decode_unusual(event_payload)
             if found is None:
-                self.malformed_seen = True
+                self.error_seen = self.error_seen or read_report(event_payload) is not None
+                self.malformed_seen = not self.error_seen
                 return
             chunk = found
         self._take(chunk)
+
+    @property
+    def begun(self) -> bool:
+        """Whether anything of a choice has come, be it without a word."""
+        return bool(self._choices)
 
     @property
     def over(self) -> bool:
@@ -143,7 +161,7 @@ class StreamReader:
         if chunk.usage is not None:
             self._usage = read_usage(chunk.usage) or self._usage
             self.usage_event_seen = self.usage_event_seen or _is_usage(chunk)
-        if chunk.error or chunk.type == "error":
+        if chunk.error or chunk.type == "error" or chunk.object == "error":
             self.error_seen = True
         if isinstance(chunk.choices, list):
             for choice in chunk.choices:
@@ -160,12 +178,12 @@ class StreamReader:
         fields = delta.get("delta")
         if isinstance(fields, dict):
             choice.take(fields)
-            if fields.get("content") or fields.get("refusal"):
-                self.content_seen = True
+            if not self.content_seen:
+                self.content_seen = _is_said(fields.get("content")) or _is_said(fields.get("refusal"))
             if fields.get("tool_calls") or fields.get("function_call"):
                 self.tool_call_seen = True
         finish = delta.get("finish_reason")
-        if finish is not None:
+        if finish not in _GOING_ON:
             self.finishes += choice.finish is None
             choice.finish = finish if isinstance(finish, str) else quote(finish).decode()
 
@@ -240,6 +258,11 @@ class _Choice:
         return call
 
 
+def _is_said(text: Any) -> bool:
+    """Tell whether there is something to read in a piece of a text: blanks alone say nothing."""
+    return bool(text.strip() if isinstance(text, str) else text)
+
+
 def _merge(fields: dict[str, Any], name: str, value: Any) -> None:
     """Add a piece to a field, by rule 1."""
     old = fields.get(name)
@@ -264,6 +287,8 @@ def _merge(fields: dict[str, Any], name: str, value: Any) -> None:
 def _merge_inner(fields: dict[str, Any], piece: dict[str, Any]) -> None:
     """Add a piece of a called function, or of a sound, to what there is of it."""
     for name, value in piece.items():
+        if value is None:
+            continue
         if name == "arguments" and isinstance(value, dict):
             _merge(fields, name, quote(value).decode())
         elif name == "id":
@@ -314,6 +339,14 @@ def is_usage_event(event_payload: bytes) -> bool:
     except (msgspec.DecodeError, RecursionError):
         return False
     return _is_usage(chunk)
+
+
+def reads_whole(event_payload: bytes) -> bool:
+    """Tell whether an event's data, of which the end may be missing, is all there."""
+    try:
+        return event_payload.strip() == _DONE or _decode_line(event_payload) is not None
+    except (msgspec.DecodeError, RecursionError):
+        return False
 
 
 def _is_usage(chunk: _Chunk) -> bool:

@@ -104,6 +104,15 @@ async def test_neighbours_a_cut_created_are_merged_where_roles_must_alternate() 
     assert upstream.messages[2] == second
 
 
+async def test_a_summary_of_role_user_is_a_neighbour_too() -> None:
+    made, upstream = attempts(refusal(ALTERNATE), Reply(FINE))
+    assert (await sent(made, exchange({"messages": SPOKEN}, FOLDED, summary_role="user"))).status == 200
+    first, second = upstream.messages
+    assert roles(first) == ["system", "user", "user"]
+    assert roles(second) == ["system", "user"]
+    assert str(second[1]["content"]).index(SUMMARY.text) < str(second[1]["content"]).index("Two?")
+
+
 async def test_a_refusal_that_remains_is_shown() -> None:
     made, _ = attempts(refusal(ALTERNATE), refusal(ALTERNATE))
     reply = await sent(made, exchange({"messages": SPOKEN}, CUT))

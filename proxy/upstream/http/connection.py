@@ -24,7 +24,7 @@ HEAD_BYTES = 64 * 1024
 HEAD_LINES = 200
 # Below this a copy costs less than another write.
 COPIED_BYTES = 64 * 1024
-SWITCHING_PROTOCOLS, OK = 101, 200
+CONTINUE, SWITCHING_PROTOCOLS, OK, BAD_GATEWAY, LAST = 100, 101, 200, 502, 599
 
 
 def _not_http() -> TransomError:
@@ -180,8 +180,10 @@ class HttpConnection(asyncio.Protocol):
         """Take the head, unless it only announces another (RFC 9110, 15.2)."""
         assert self._parser is not None
         status = self._parser.get_status_code()
-        if status == SWITCHING_PROTOCOLS:
-            raise ValueError  # nobody asked for another
+        if status == SWITCHING_PROTOCOLS or status < CONTINUE:
+            raise ValueError  # nobody asked for another; there is none below
+        if status > LAST:
+            status = BAD_GATEWAY  # to be read as a server's fault (RFC 9110, 15)
         if status < OK:
             return
         reply = self._reply

@@ -74,6 +74,11 @@ def test_where_summaries_go() -> None:
     assert found.warnings == ()
 
 
+def test_a_summary_model_that_is_not_there_leaves_the_summaries_to_the_requests_own() -> None:
+    (route,) = reviewed(model_list=[entry("m", "openai/m")], policies=policy(summary_model="nope")).routes
+    assert route.summaries_go_to == route.requests_go_to == "api.openai.com"
+
+
 @pytest.mark.parametrize(
     ("mapping", "said"),
     [
@@ -129,7 +134,12 @@ def test_where_summaries_go() -> None:
         ),
         (
             {"policies": policy(summary_model="nope")},
-            ["tenant t, model m: summary_model nope is not one of this tenant's models, so no summary is ever made"],
+            [
+                (
+                    "tenant t, model m: summary_model nope is not one of this tenant's models, so a request's own "
+                    "model writes its summaries"
+                )
+            ],
         ),
         ({"policies": policy(summary_model="nope", strategy="truncate")}, []),
         (

@@ -19,6 +19,7 @@ from tests.proxy.e2e.fake_upstream import (
     Received,
     call,
     completion,
+    event,
     ordinary,
     say,
     spoken,
@@ -189,12 +190,30 @@ def test_the_items_limit_folds_too(serve: Serve, upstream: FakeUpstream) -> None
 
 
 # ---------------------------------------------------------------------- failing
+def test_without_its_summary_model_a_request_is_summarised_by_its_own(serve: Serve, upstream: FakeUpstream) -> None:
+    policy = {"strategy": "compress", "max_tokens": 1200, "summary_model": "nope", "compact_at": None}
+    talk = Talk(serve({"fill": policy}), "fill", "no-summary-model")
+    talk.messages = over()
+    assert talk.send().window == ["compressed"]
+    assert len(upstream.summary_calls("fill")) == 1
+
+
+def test_a_summary_may_come_as_a_stream_unasked(proxy: Proxy, upstream: FakeUpstream) -> None:
+    upstream.on("fill", summarising(stream([*spoken("They talked ", "about rivers."), DONE])))
+    talk = Talk(proxy, "fill", "streamed-summary")
+    talk.messages = over()
+    assert talk.send().window == ["compressed"]
+    assert "They talked about rivers." in upstream.to("fill")[-1].summaries[0]
+
+
 LONG = "This goes on and on, line by line.\n" * 400
 FAILURES: dict[str, Answer] = {
     "S1 500": Answer([b'{"error": {"message": "oops"}}'], 500),
     "S1 html": Answer([b"<html>"], 502, {"content-type": "text/html"}),
     "S3 429": Answer([b'{"error": {"message": "slow down"}}'], 429, {"retry-after": "60"}),
     "S4 overflow": Answer([b'{"error": {"message": "too long", "code": "context_length_exceeded"}}'], 400),
+    "an error with 200": Answer([b'{"error": {"message": "oops", "code": 429}}']),
+    "a stream that fails": stream([event({"content": "I"}), b'data: {"error": {"message": "oops"}}\n\n', DONE]),
     "S5 empty": say(""),
     "S5 null": say(None),
     "S5 no choices": Answer([b'{"choices": []}']),

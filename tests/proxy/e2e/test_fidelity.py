@@ -145,6 +145,33 @@ USAGE = {
 }
 
 
+def test_null_takes_nothing_away(proxy: Proxy, upstream: FakeUpstream) -> None:
+    def piece(**function: Any) -> bytes:
+        named = {"id": "c" if function.get("name") else None, "type": "function"}
+        return choice(0, {"role": None, "content": None, "tool_calls": [{"index": 0, **named, "function": function}]})
+
+    first, rest = piece(name="look", arguments=""), [piece(name=None, arguments=part) for part in ('{"x"', ":1}", None)]
+    relayed(proxy, upstream, [first, *rest, choice(0, {}, "tool_calls"), DONE], "null-pieces")
+    (call,) = stored(proxy, "null-pieces")[0]["tool_calls"]
+    assert call == {"id": "c", "type": "function", "function": {"name": "look", "arguments": '{"x":1}'}}
+
+
+@pytest.mark.parametrize("going_on", ["", "null"])
+def test_a_choice_that_goes_on_is_not_held_back(proxy: Proxy, upstream: FakeUpstream, going_on: str) -> None:
+    gate = Gate()
+    begun, ended = (
+        choice(0, {"content": "Yes"}, going_on),
+        [choice(0, {"content": "."}, going_on), choice(0, {}, "stop")],
+    )
+    upstream.on("plain", stream([begun, gate, *ended, DONE]))
+    with proxy.asking(STREAMED) as response:
+        assert response.read(len(begun)) == begun  # while the model still speaks
+        gate.open()
+        assert response.read() == b"".join([*ended, DONE])
+    upstream.on("plain", stream([begun]))
+    assert DONE not in proxy.post(STREAMED).body
+
+
 def test_usage_where_it_is_asked_for(proxy: Proxy, upstream: FakeUpstream) -> None:
     parts = [event({"content": "Hi."}, usage=None), event({}, "stop", usage=None), event(None, usage=USAGE), DONE]
     relayed(proxy, upstream, parts, stream_options={"include_usage": True, "include_obfuscation": False})

@@ -8,7 +8,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from tests.proxy.e2e.conftest import Serve
-from tests.proxy.e2e.fake_upstream import Answer, FakeUpstream
+from tests.proxy.e2e.fake_upstream import Answer, FakeUpstream, event, stream
 from tests.proxy.e2e.served import CHAT, SECRET, Proxy, Talk, key, request, user
 from tests.proxy.e2e.test_compress import until
 
@@ -53,6 +53,17 @@ def test_the_line_of_a_refused_request_has_its_code(
     line = lines.one("request")
     assert line["status"] == got.status >= 400
     assert known.items() <= line.items()
+    assert "CANARY" not in str(lines.all)
+
+
+@pytest.mark.parametrize("begun", [False, True], ids=["first", "on the way"])
+def test_an_error_within_an_answer_has_its_code_too(
+    proxy: Proxy, lines: Lines, upstream: FakeUpstream, begun: bool
+) -> None:
+    said = b'data: {"error": {"message": "CANARY", "code": "engine_overloaded"}}\n\n'
+    upstream.on("plain", stream([event({"content": "CANARY"}), said] if begun else [said]))
+    proxy.post(HELLO | {"stream": True})
+    assert lines.one("request")["code"] == ("engine_overloaded" if begun else "upstream_bad_response")
     assert "CANARY" not in str(lines.all)
 
 

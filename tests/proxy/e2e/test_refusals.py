@@ -70,6 +70,26 @@ def test_odd_bodies_are_accepted(proxy: Proxy, upstream: FakeUpstream, body: byt
     assert len(upstream.received) == 1
 
 
+@pytest.mark.parametrize(
+    "kind", ["text/plain", "text/xml; charset=utf-8", "multipart/form-data; boundary=x", "application/jsonp"]
+)
+def test_what_does_not_call_itself_json_is_refused(proxy: Proxy, upstream: FakeUpstream, kind: str) -> None:
+    assert proxy.post(HELLO, content_type=kind).error == (400, "invalid_request_error", "Content-Type")
+    assert upstream.received == []
+
+
+@pytest.mark.parametrize("kind", ["", "Application/JSON", "application/json; charset=utf-8", "application/vnd.x+json"])
+def test_json_has_several_names(proxy: Proxy, kind: str) -> None:
+    assert proxy.post(HELLO, content_type=kind).status == 200
+
+
+def test_what_curl_calls_a_form_goes_up_as_the_json_it_is(proxy: Proxy, upstream: FakeUpstream) -> None:
+    form = "application/x-www-form-urlencoded"
+    assert proxy.post(HELLO, content_type=form).status == 200
+    assert upstream.received[0].headers["content-type"] == "application/json"
+    assert proxy.post(b"model=plain&messages=Hello", content_type=form).error == (400, "invalid_request_error", "body")
+
+
 def test_half_an_emoji_is_replaced(proxy: Proxy, upstream: FakeUpstream) -> None:
     proxy.post(dict(ACCEPTED)["half an emoji"])
     assert upstream.received[0].texts == ["�"]
@@ -201,7 +221,7 @@ def test_a_path_without_its_version_is_told_what_was_meant(proxy: Proxy, path: s
 
 
 def test_chat_completions_are_asked_for_with_post(proxy: Proxy, upstream: FakeUpstream) -> None:
-    for method in ("GET", "PUT", "DELETE"):
+    for method in ("GET", "PUT", "DELETE", "OPTIONS", "PROPFIND"):
         got = request(proxy.port, CHAT, headers=key("acme"), method=method)
         assert got.error[:2] == (405, "method_not_allowed")
         assert got.headers["allow"] == "POST"

@@ -361,6 +361,11 @@ def test_a_stream_that_breaks_ends_in_an_error_event(relaying: Proxy, upstream: 
     assert json.loads(last.removeprefix(b"data: "))["error"]["code"] == "upstream_bad_response"
 
 
+def test_an_error_within_an_answer_does_not_show_our_key(relaying: Proxy, upstream: FakeUpstream) -> None:
+    upstream.at("embeddings", Answer([b'{"error":{"message":"%b"}}' % SECRET.encode()]))
+    assert call(relaying, "embeddings").body == b'{"error":{"message":"[redacted]"}}'
+
+
 def test_an_error_event_does_not_show_our_key(relaying: Proxy, upstream: FakeUpstream) -> None:
     upstream.at("completions", Answer([b'data: {"error":{"message":"%b"}}\n\n' % SECRET.encode()], headers=STREAM))
     assert call(relaying, "completions").body == b'data: {"error":{"message":"[redacted]"}}\n\n'

@@ -179,6 +179,35 @@ def test_a_server_that_refuses_none_is_asked_without_tools(capped: Proxy, upstre
 
 
 @pytest.mark.parametrize("streamed", [False, True])
+@pytest.mark.parametrize("model", ["cap", "none-written"])
+@pytest.mark.parametrize(
+    "refusal",
+    [
+        "Unexpected role 'user' after role 'tool'",
+        "Conversation roles must alternate user/assistant/user/assistant/...",
+        "roles must alternate between user and assistant",
+    ],
+)
+def test_a_server_that_takes_no_note_behind_results_gets_none(
+    capped: Proxy, upstream: FakeUpstream, refusal: str, model: str, streamed: bool
+) -> None:
+    def strict(received: Received) -> Answer:
+        if received.messages[-1]["role"] == "user":
+            return Answer([b'{"error": {"message": "%b"}}' % refusal.encode()], 400)
+        return ordinary(received)
+
+    upstream.on(model, strict)
+    messages = turn(3)
+    for requests in (2, 1):  # the model is known from then on
+        upstream.received.clear()
+        got = capped.post(body(model, messages, stream=streamed))
+        assert (got.status, got.headers["x-transom-tool-limit"]) == (200, "calls")
+        assert len(upstream.received) == requests
+        assert upstream.received[-1].messages == messages
+        assert upstream.received[-1].fields["tool_choice"] == "none"
+
+
+@pytest.mark.parametrize("streamed", [False, True])
 def test_a_model_that_never_stops_calling(capped: Proxy, upstream: FakeUpstream, streamed: bool) -> None:
     upstream.on("cap", CALL_STREAM if streamed else CALLING)
     got = capped.post(body("cap", turn(3), stream=streamed), x_session_id=f"never-{streamed}")

@@ -193,6 +193,26 @@ async def test_a_protocol_that_nobody_asked_for() -> None:
     assert line.transport.ended
 
 
+async def test_a_status_beyond_all_others_is_a_servers_fault() -> None:
+    for status in (600, 999):
+        line = Line()
+        reply = line.send()
+        line.connection.data_received(b"HTTP/1.1 %d Odd\r\ncontent-length: 2\r\n\r\n{}" % status)
+
+        assert (await body_of(reply), reply.status) == (b"{}", 502)
+        assert line.free == 1
+
+
+async def test_a_status_below_all_others_is_no_answer() -> None:
+    line = Line()
+    reply = line.send()
+    line.connection.data_received(b"HTTP/1.1 099 Odd\r\ncontent-length: 2\r\n\r\n{}")
+
+    with pytest.raises(UpstreamBadResponse):
+        await body_of(reply)
+    assert line.transport.ended
+
+
 async def test_a_head_without_end_is_no_answer() -> None:
     line = Line()
     reply = line.send()
