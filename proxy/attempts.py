@@ -11,10 +11,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
 from transom.policies.view import WHOLE
-from transom.proxy.errors import UpstreamBadResponse, redact
+from transom.proxy.errors import UpstreamBadResponse
 from transom.proxy.exchange import Exchange
 from transom.proxy.metrics import Metrics
 from transom.proxy.overflow import read_overflow
+from transom.proxy.redaction import redact
 from transom.proxy.summary_calls import UpstreamOf
 from transom.proxy.upstream.auth import error_reply
 from transom.proxy.upstream.base import UpstreamReply, UpstreamRequest
