@@ -11,9 +11,11 @@ and the next call needs its number. So the values of what was folded are listed 
 3. A value is listed once: under the name of the argument that held it last, or among those that were only seen.
 4. The newest come first. Values of calls and values only seen get half the room each, and what the others leave; names
    give way before identifiers, and older before newer.
-5. What the summary's own text tells is not listed beside it and takes no room. It is remembered all the same: the next
+5. Values that differ in their numbers only, each higher than the one before, are a count: of messages, lines, pages. Of
+   a count the newest `MOST_ALIKE` are listed. What one call or text names together is a choice, and no count.
+6. What the summary's own text tells is not listed beside it and takes no room. It is remembered all the same: the next
    text may leave it out.
-6. The section is one line: the names of arguments, each with its values, then what was only seen.
+7. The section is one line: the names of arguments, each with its values, then what was only seen.
 """
 
 import json
@@ -21,7 +23,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from functools import partial
-from itertools import islice
+from itertools import islice, pairwise
 
 from transom.policies.items import Call
 
@@ -119,7 +121,7 @@ def merged(
         for argument, value in _seen(one, newest) if isinstance(one, str) else _used(one):
             newest.pop(value, None)
             newest[value] = argument
-    found = list(newest.items())[::-1]
+    found = _without_counts(list(newest.items())[::-1])
     written = {value for value, _ in found if _is_in(value, told)}
     taken = written | _fitting([f for f in found if f[0] not in written], count, most_tokens)
     return tuple(f"{argument}={value}" for value, argument in found if value in taken)
@@ -161,6 +163,23 @@ def _fitting(found: list[tuple[str, str]], count: Callable[[str], int], most_tok
     return taken
 
 
+def _without_counts(found: list[tuple[str, str]]) -> list[tuple[str, str]]:
+    """Leave out all but the newest of each count (rule 5); `found` are values with arguments, the newest first."""
+    alike: dict[tuple[str, str], list[str]] = {}
+    for value, argument in found:
+        alike.setdefault((argument, _DIGITS.sub("0", value)), []).append(value)
+    passed = {v for values in alike.values() if _is_count(values) for v in values[MOST_ALIKE:]}
+    return [f for f in found if f[0] not in passed]
+
+
+def _is_count(values: list[str]) -> bool:
+    """Tell whether the numbers of values, the newest first, only went up."""
+    if len(values) <= MOST_ALIKE:
+        return False
+    numbers = ([int(digits) for digits in _DIGITS.findall(value)] for value in values)
+    return all(newer > older for newer, older in pairwise(numbers))
+
+
 def _is_identifier(text: str) -> bool:
     return " " not in text and (is_code(text) or is_number(text))
 
@@ -188,14 +207,15 @@ def _form(word: str) -> str:
     return _LETTERS.sub("a", _DIGITS.sub("0", word))
 
 
-def _used(call: Call) -> Iterator[tuple[str, str]]:
+def _used(call: Call) -> list[tuple[str, str]]:
+    """Return the values of a call's arguments, backwards: what it names first counts as newest."""
     if len(call.arguments) > SEARCHED:
-        return
+        return []
     try:
         arguments = json.loads(call.arguments)
     except (ValueError, RecursionError):
-        return
-    yield from _leaves(call.name, arguments, DEEPEST)
+        return []
+    return list(_leaves(call.name, arguments, DEEPEST))[::-1]
 
 
 def _leaves(argument: str, value: object, depth: int) -> Iterator[tuple[str, str]]:

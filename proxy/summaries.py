@@ -33,7 +33,7 @@ from transom.storage.store import StorageError
 FAILURES_TO_OPEN = 2
 BREAKER_S = 60.0
 REASONING_TOKENS = 4_096  # more room for models that think before they write
-PROMPT_TOKENS = 700  # instruction, fences and reminder, generously
+PROMPT_TOKENS = 400  # instruction, fences, reminder and the model's own marks, generously
 SMALLEST_CHUNK = 256  # tokens of transcript per call, however small the summariser's window is
 
 log = structlog.get_logger("transom.summaries")

@@ -31,6 +31,11 @@ def listed(*folded: Call | str, old: tuple[str, ...] = (), room: int = ROOM, tol
     return merged(old, folded, words, room, told)
 
 
+def flight(number: int, airline: str = "HAT") -> str:
+    """Return one of a hundred codes of one form, in no order of their numbers."""
+    return f"{airline}{number * 37 % 100:03}"
+
+
 def unlike(number: int) -> str:
     """Return one of many codes of different forms."""
     return "-".join(["A1" for _ in range(number % 9)] + [f"b{number}c" for _ in range(number // 9 + 1)])
@@ -84,9 +89,9 @@ def test_identifiers_have_bounded_lengths() -> None:
     assert list(identifiers("a1 " + "b2" * LONGEST)) == []
 
 
-def test_rule_1_values_of_arguments_at_any_depth() -> None:
+def test_rule_1_values_of_arguments_at_any_depth_what_a_call_names_first_counts_as_newest() -> None:
     found = listed(made(user={"id": "mia_3668", "tags": [["HAT001"], "HAT002"]}, total=1250, rate=1250.5))
-    assert found == ("rate=1250.5", "total=1250", "tags=HAT002", "tags=HAT001", "id=mia_3668")
+    assert found == ("id=mia_3668", "tags=HAT001", "tags=HAT002", "total=1250", "rate=1250.5")
 
 
 def test_rule_1_names_of_a_few_words_count() -> None:
@@ -111,7 +116,7 @@ def test_rule_1_what_is_nested_too_deep_is_left_alone() -> None:
 
 
 def test_rule_1_arguments_have_names_that_can_be_told_from_values() -> None:
-    assert listed(made(**{"a=b\nc": "HAT001", "": "HAT002"})) == ("value=HAT002", "a b c=HAT001")
+    assert listed(made(**{"a=b\nc": "HAT001", "": "HAT002"})) == ("a b c=HAT001", "value=HAT002")
     assert listed(Call("c", "find", '"HAT001"')) == ("find=HAT001",)
 
 
@@ -154,39 +159,73 @@ def test_rule_4_the_newest_come_first_also_before_those_of_earlier_folds() -> No
 
 
 def test_rule_4_the_oldest_give_way() -> None:
-    calls = [made(a=f"HAT{n:03}") for n in range(100)]
+    calls = [made(a=flight(n)) for n in range(100)]
     found = listed(*calls, room=60)
-    assert found == tuple(f"a=HAT{n:03}" for n in range(99, 99 - len(found), -1))
+    assert found == tuple(f"a={flight(n)}" for n in range(99, 99 - len(found), -1))
     assert 10 < len(found) < 20
 
 
 def test_rule_4_names_give_way_before_identifiers() -> None:
-    calls = [made(code=f"HAT{n:03}", name="Mia Li") for n in range(5)]
+    calls = [made(code=flight(n), name="Mia Li") for n in range(5)]
     found = listed(*calls, room=24)
-    assert set(found) == {f"code=HAT{n:03}" for n in range(5)}
+    assert set(found) == {f"code={flight(n)}" for n in range(5)}
 
 
 def test_rule_4_calls_and_texts_get_half_the_room_each() -> None:
-    folded = [one for n in range(100) for one in (made(a=f"HAT{n:03}"), f"ORD{n:03}")]
+    folded = [one for n in range(100) for one in (made(a=flight(n)), flight(n, "ORD"))]
     found = listed(*folded, room=60)
     seen = [one for one in found if one.startswith("=")]
     assert abs(len(seen) - len(found) / 2) <= 1
 
 
 def test_rule_4_and_what_the_others_leave() -> None:
-    assert len(listed(*(f"ORD{n:03}" for n in range(100)), room=60)) > 14
-    assert len(listed(*(made(a=f"HAT{n:03}") for n in range(100)), room=60)) > 14
+    assert len(listed(*(flight(n) for n in range(100)), room=60)) > 14
+    assert len(listed(*(made(a=flight(n)) for n in range(100)), room=60)) > 14
 
 
-def test_rule_5_what_the_text_tells_is_not_listed_beside_it() -> None:
+def test_rule_5_of_a_count_only_the_newest() -> None:
+    turns = [f"[turn-{n:03}] I would like to know more" for n in range(8, 30)]
+    assert listed(*turns) == ("=turn-029", "=turn-028", "=turn-027", "=turn-026")
+    assert listed(*(made(start_line=n) for n in range(100, 900, 100))) == tuple(
+        f"start_line={n}" for n in (800, 700, 600, 500)
+    )
+
+
+def test_rule_5_a_count_goes_on_from_fold_to_fold() -> None:
+    entries: tuple[str, ...] = ()
+    for first in range(0, 90, 9):
+        entries = listed(*(f"line 9.{n}x" for n in range(first, first + 9)), old=entries)
+        assert len(entries) == MOST_ALIKE
+    assert entries[0] == "=9.89x"
+
+
+def test_rule_5_numbers_that_also_go_down_are_no_count() -> None:
+    codes = ["HAT001", "HAT005", "HAT003", "HAT007", "HAT009"]
+    assert len(listed(*codes)) == len(listed(*(made(flight=code) for code in codes))) == len(codes)
+
+
+def test_rule_5_a_few_alike_and_values_that_differ_in_more_are_no_count() -> None:
+    few = [f"turn-{n}" for n in range(MOST_ALIKE)]
+    assert len(listed(*few)) == MOST_ALIKE
+    mixed = [f"{'ab'[n % 2]}x-{n}" for n in range(2 * MOST_ALIKE)]
+    assert len(listed(*mixed)) == len(mixed)
+    named = [made(**{"ab"[n % 2]: f"ORD-{n}"}) for n in range(2 * MOST_ALIKE)]
+    assert len(listed(*named)) == len(named)
+
+
+def test_rule_5_what_one_call_names_together_is_no_count() -> None:
+    assert len(listed(made(orders=[f"ORD-{n}" for n in range(8)]))) == 8
+
+
+def test_rule_6_what_the_text_tells_is_not_listed_beside_it() -> None:
     told = "Mia booked HAT002 (not HAT0011)."
     entries = listed(made(flight="HAT001"), made(flight="HAT002"), told=told)
     assert section(entries, told) == f"{HEADING} flight: HAT001"
 
 
-def test_rule_5_what_the_text_tells_takes_no_room_and_is_remembered_for_a_text_that_does_not() -> None:
-    flights = [f"HAT{n:03}" for n in range(100)]
-    calls = [made(flight=flight) for flight in flights]
+def test_rule_6_what_the_text_tells_takes_no_room_and_is_remembered_for_a_text_that_does_not() -> None:
+    flights = [flight(n) for n in range(100)]
+    calls = [made(flight=code) for code in flights]
     alone, told = listed(*calls, room=30), " ".join(flights[:20])
     entries = listed(*calls, room=30, told=told)
     assert len(entries) == len(alone) + 20
@@ -194,7 +233,7 @@ def test_rule_5_what_the_text_tells_takes_no_room_and_is_remembered_for_a_text_t
     assert listed(old=entries, room=30) == alone
 
 
-def test_rule_6_the_section_is_one_line() -> None:
+def test_rule_7_the_section_is_one_line() -> None:
     entries = ("flight=HAT002", "user=mia", "=W1234", "flight=HAT001", "=a@b.de")
     assert section(entries) == f"{HEADING} flight: HAT002, HAT001; user: mia; mentioned: W1234, a@b.de"
     assert section(("=W1234",)) == f"{HEADING} mentioned: W1234"

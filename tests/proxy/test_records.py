@@ -7,8 +7,10 @@ from hypothesis import strategies as st
 
 from tests.policies.builders import assistant, calls, result, system, user, words
 from transom.policies.items import Message
-from transom.policies.render import Spoken
+from transom.policies.render import Spoken, summary_request
 from transom.proxy.records import Record, Recording
+from transom.proxy.summaries import PROMPT_TOKENS
+from transom.proxy.tokens import Tokenizer
 
 WHOLE_RESULT = 2_000  # characters
 
@@ -96,3 +98,9 @@ def test_chunks_hold_the_span_in_order_and_fit(span: Sequence[Message], room: in
     assert "\n\n".join(made.chunks) == whole.chunks[0]
     assert all(words(chunk) <= room for chunk in made.chunks)
     assert (made.said, made.folded) == (whole.said, whole.folded)
+
+
+def test_the_room_kept_for_the_prompt_around_a_chunk_is_enough_and_not_much_too_large() -> None:
+    count = Tokenizer().count
+    around = sum(count(text) + 4 for text in summary_request("-", "-", nonce="0123456789abcdef", limit=2_048))
+    assert 0.75 * PROMPT_TOKENS < around < 0.9 * PROMPT_TOKENS

@@ -26,6 +26,7 @@ from tests.proxy.e2e.fake_upstream import (
     stream,
 )
 from tests.proxy.e2e.served import Got, Json, Proxy, Talk, answer_of, assistant, long_text, user
+from transom.proxy.tokens import Tokenizer
 
 FILL = {"strategy": "context_window", "max_tokens": 1200, "keep_verbatim": "fill", "compact_at": None}
 
@@ -177,6 +178,20 @@ def test_a_span_larger_than_the_summarisers_window_is_folded_in_chunks(serve: Se
         assert len(one.texts[1]) < 2500 * 5
         assert ("PREVIOUS SUMMARY" in one.texts[1]) is (number > 0)
     assert f"Summary number {len(calls)}." in upstream.to("fill")[0].summaries[0]
+
+
+def test_a_chunk_fills_the_summarisers_window_and_no_more(serve: Serve, upstream: FakeUpstream) -> None:
+    window, most = 2500, 200
+    policies = {"fill": FILL | {"max_tokens": 6000, "summary_model": "small", "summary_max_tokens": most}, "small": {}}
+    proxy = serve(policies, info={"small": {"max_input_tokens": window}})
+    upstream.on("small", say(long_text("So far", most)))
+    proxy.post({"model": "fill", "messages": over(turns=100, tokens=60)}, x_session_id="full")
+    calls = upstream.summary_calls("small")
+    assert len(calls) > 2
+    count = Tokenizer().count
+    filled = [sum(count(text) + 4 for text in one.texts) + one.fields["max_tokens"] for one in calls]
+    assert max(filled) <= window
+    assert min(filled[1:-1]) > 0.85 * window
 
 
 def test_the_items_limit_folds_too(serve: Serve, upstream: FakeUpstream) -> None:
