@@ -9,8 +9,8 @@ and the next call needs its number. So the values of what was folded are listed 
    addresses and paths; not moments and quantities (`10am`), and of one form no more than `MOST_ALIKE`: a long listing
    of one kind of thing drives nothing else out.
 3. A value is listed once: under the name of the argument that held it last, or among those that were only seen.
-4. The newest come first. Values of calls and values only seen get half the room each, and what the others leave; names
-   give way before identifiers, and older before newer.
+4. The newest come first. Values of calls and values only seen get half the room each, and what the others leave; older
+   ones give way before newer, and a name as if `NAMES_BEHIND` more values had been used since.
 5. Values that differ in their numbers only, each higher than the one before, are a count: of messages, lines, pages. Of
    a count the newest `MOST_ALIKE` are listed. What one call or text names together is a choice, and no count.
 6. What the summary's own text tells is not listed beside it and takes no room. It is remembered all the same: the next
@@ -34,6 +34,7 @@ SHORTEST = 3
 MOST_WORDS = 4
 MOST_OF_A_TEXT = 12
 MOST_ALIKE = 4
+NAMES_BEHIND = 10
 SEARCHED = 32_768  # characters of a call's arguments, or of a text, that are looked at
 DEEPEST = 8  # levels of arguments that are looked at
 SEPARATOR_TOKENS = 2
@@ -147,7 +148,9 @@ def _is_in(value: str, text: str) -> bool:
 
 def _fitting(found: list[tuple[str, str]], count: Callable[[str], int], most_tokens: int) -> set[str]:
     """Choose the values there is room for (rule 4); `found` are values with their arguments, the newest first."""
-    used = sorted((f for f in found if f[1]), key=lambda f: not _is_identifier(f[0]))
+    called = enumerate(f for f in found if f[1])
+    ranked = sorted(called, key=lambda c: c[0] + (0 if _is_identifier(c[1][0]) else NAMES_BEHIND))
+    used = [f for _, f in ranked]
     seen = [f for f in found if not f[1]]
     left = most_tokens - count(HEADING) - count(SEEN)
     taken: set[str] = set()

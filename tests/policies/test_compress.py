@@ -276,7 +276,7 @@ def test_no_summary_is_made_that_would_keep_the_rest_from_fitting() -> None:
 ORDER = policy(keep_verbatim="fill", keep_recent_iterations=1, keep_first_turns=1, trim_to=0.5)
 
 
-@pytest.mark.parametrize(("rounds", "folds"), [(6, False), (11, True)])
+@pytest.mark.parametrize(("rounds", "folds"), [(9, False), (10, True)])
 def test_a_fold_waits_until_it_takes_enough_beside_a_large_pinned_message(rounds: int, folds: bool) -> None:
     history, writer = thread(user("order", 30), *iterations(rounds)), Writer()
     done = compressed(history, limits=Limits(tokens=120), policy=ORDER, writer=writer)  # six times 30 are due
