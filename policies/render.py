@@ -74,16 +74,14 @@ def transcript(lines: Iterable[str]) -> str:
 
 def summary_request(previous: str | None, new: str, *, nonce: str, limit: int) -> tuple[str, str]:
     """Return the instruction (system) and the fenced record with its reminder (user) of one summary call."""
-    parts = []
-    if previous:
-        parts.append(_fenced("PREVIOUS SUMMARY", previous, nonce))
-    parts.append(_fenced("TRANSCRIPT", new, nonce))
+    parts = _fenced("PREVIOUS SUMMARY", previous, nonce) if previous else []
+    parts += _fenced("TRANSCRIPT", new, nonce)  # may be long: nothing is joined but all of it, once
     parts.append(REMINDER.format(limit=limit))
-    return INSTRUCTION.format(nonce=nonce, limit=limit, heading=HEADING), "\n\n".join(parts)
+    return INSTRUCTION.format(nonce=nonce, limit=limit, heading=HEADING), "".join(parts)
 
 
-def _fenced(title: str, text: str, nonce: str) -> str:
-    return f"===== BEGIN {title} {nonce} =====\n{text}\n===== END {title} {nonce} ====="
+def _fenced(title: str, text: str, nonce: str) -> list[str]:
+    return [f"===== BEGIN {title} {nonce} =====\n", text, f"\n===== END {title} {nonce} =====\n\n"]
 
 
 FRAME = (

@@ -89,6 +89,7 @@ class Server(uvicorn.Server):
         self._drain_s = drain_s
         self._on_start = on_start
         self._garbage = Garbage()
+        self._served = 0  # requests, as of the last tick
         self._admin = uvicorn.Server(admin) if admin else None
         self._supervisor = os.getppid() if supervised else None
 
@@ -107,7 +108,9 @@ class Server(uvicorn.Server):
     async def on_tick(self, counter: int) -> bool:
         """Close what is overdue, and free what hangs in cycles; called ten times a second."""
         self._sweep()
-        self._garbage.tick(time.monotonic(), quiet=not self.server_state.tasks)
+        served, self._served = self._served, self.server_state.total_requests
+        busy = bool(self.server_state.tasks) or served != self._served
+        self._garbage.tick(time.monotonic(), busy=busy)
         if self._admin:
             await self._admin.on_tick(counter)
         orphaned = self._supervisor is not None and os.getppid() != self._supervisor

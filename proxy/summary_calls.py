@@ -1,5 +1,6 @@
 """Call a model for a summary: its own small request, nothing of the client's in it but the credentials it must have."""
 
+import asyncio
 import time
 from dataclasses import replace
 
@@ -11,6 +12,7 @@ from transom.proxy.metrics import Metrics
 from transom.proxy.relay import Reported, answer_in
 from transom.proxy.summaries import REASONING_TOKENS, SummaryReply
 from transom.proxy.upstream.base import Upstream, UpstreamRequest
+from transom.proxy.wire.chat import OFF_LOOP_BYTES
 from transom.proxy.wire.edit import text_message
 from transom.proxy.wire.messages import fragments
 from transom.proxy.wire.raw import assemble, members, quote
@@ -48,7 +50,7 @@ class SummaryCalls:
         model, caller = self.model_of(job), job.request.conversation.caller
         request = UpstreamRequest(
             model=model,
-            body=_body(model, instruction, record, limit),
+            body=await _body_off_loop(model, instruction, record, limit),
             headers=[("content-type", "application/json")],
             bearer=caller.bearer,
         )
@@ -80,6 +82,13 @@ class SummaryCalls:
             prompt=usage.prompt if usage else 0,
             completion=usage.completion if usage else 0,
         )
+
+
+async def _body_off_loop(model: Model, instruction: str, record: str, limit: int) -> bytes:
+    """Write the request, in a thread where quoting and joining take long."""
+    if len(record) <= OFF_LOOP_BYTES:
+        return _body(model, instruction, record, limit)
+    return await asyncio.to_thread(_body, model, instruction, record, limit)
 
 
 def _body(model: Model, instruction: str, record: str, limit: int) -> bytes:

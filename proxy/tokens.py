@@ -3,6 +3,7 @@
 import base64
 import hashlib
 import importlib.util
+import sys
 from pathlib import Path
 from typing import Protocol
 
@@ -27,7 +28,8 @@ PATTERN = "|".join(
 # Long texts are cut so that no pathological run (a million equal letters) meets the merge in one piece.
 WHOLE_BYTES = 65_536
 SLICE_CHARACTERS = 16_384
-CACHE_CHARACTERS = 4_000_000
+CACHE_BYTES = 4_000_000
+ENTRY_BYTES = 64  # of a dictionary, and of the count
 # One token is seldom less than four bytes of text: the estimate where the encoder fails.
 BYTES_PER_TOKEN = 4
 
@@ -47,13 +49,13 @@ class Counter(Protocol):
 class Tokenizer:
     """Count with o200k, remembering the counts of recent texts.
 
-    The memory is two generations of at most `cache_characters` each: what is asked for again moves to the young one,
+    The memory is two generations of at most `cache_bytes` each: what is asked for again moves to the young one,
     and when that is full it becomes the old one. Safe to use from several threads.
     """
 
-    def __init__(self, encoding: tiktoken.Encoding | None = None, cache_characters: int = CACHE_CHARACTERS) -> None:
+    def __init__(self, encoding: tiktoken.Encoding | None = None, cache_bytes: int = CACHE_BYTES) -> None:
         self._encoding = encoding or load_encoding()
-        self._cache_characters = cache_characters
+        self._cache_bytes = cache_bytes
         self._young: dict[str, int] = {}
         self._old: dict[str, int] = {}
         self._held = 0
@@ -72,11 +74,12 @@ class Tokenizer:
         return tokens
 
     def _remember(self, text: str, tokens: int) -> None:
-        if len(text) > self._cache_characters:
+        size = sys.getsizeof(text) + ENTRY_BYTES
+        if size > self._cache_bytes:
             return
-        self._held += len(text)
-        if self._held > self._cache_characters:
-            self._old, self._young, self._held = self._young, {}, len(text)
+        self._held += size
+        if self._held > self._cache_bytes:
+            self._old, self._young, self._held = self._young, {}, size
         self._young[text] = tokens
 
     def _measure(self, text: str) -> int:

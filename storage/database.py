@@ -17,6 +17,7 @@ from sqlalchemy.engine import URL, make_url
 from sqlalchemy.exc import ArgumentError, DBAPIError
 from sqlalchemy.pool import NullPool
 
+from transom.storage.creation import create
 from transom.storage.driver import Driver, Fault, compile_statement, storage_error
 from transom.storage.identity import SECRET_BYTES
 from transom.storage.left_out import left_out
@@ -26,6 +27,8 @@ from transom.storage.store import CannotOpen, LockedByProcess, NotADatabase, Sch
 
 SCHEMA = 2
 """The number of the newest migration this program brings along."""
+READABLE_FROM = 1
+"""The oldest program that can read what that migration leaves."""
 _ENGINES = {"sqlite": "sqlite+pysqlite://", "postgresql": "postgresql+psycopg://"}
 _ALEMBIC = "alembic_version"
 LOST_TRIES, LOST_PAUSE_S = 4, 0.5
@@ -214,13 +217,17 @@ def _meta(driver: Driver, cursor: Any) -> dict[str, str]:
 
 
 def _migrate(driver: Driver) -> None:
-    """Run what migrations are missing, in one transaction and under a lock."""
-    with left_out("pygments"):  # Mako can paint errors with it, in 5 MB
-        from transom.storage.migrations.run import upgrade  # noqa: PLC0415 - Alembic takes a quarter of a second
+    """Make the tables, or run what migrations are missing, in one transaction and under a lock."""
     with _transaction(driver) as connection:
         if driver.dialect.name == "postgresql":
             connection.execute(text("SELECT pg_advisory_xact_lock(:key)"), {"key": _MIGRATION_LOCK})
-        upgrade(connection)
+        version = _version(driver, connection.connection.cursor())  # another process may have been first
+        if version is None:
+            create(connection, schema=SCHEMA, readable_from=READABLE_FROM)
+        elif version.schema < SCHEMA:
+            with left_out("pygments"):  # Mako can paint errors with it, in 5 MB
+                from transom.storage.migrations.run import upgrade  # noqa: PLC0415 - a quarter of a second
+            upgrade(connection)
         if connection.execute(select(meta.c.key).where(meta.c.key == "secret")).first() is None:
             connection.execute(meta.insert().values(key="secret", value=secrets.token_hex(SECRET_BYTES)))
 

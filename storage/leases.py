@@ -4,25 +4,24 @@ from collections.abc import Callable
 from typing import Any
 
 from sqlalchemy import Double, Text, bindparam, cast, delete, func, literal_column, or_
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 from sqlalchemy.sql.elements import ColumnElement
 
 from transom.storage.driver import Compiled, Cursor, compile_statement
 from transom.storage.hex_type import Hex
 from transom.storage.schema import leases
+from transom.storage.upsert import insert
 
 
 class Leases:
     """Takes and returns leases inside the writer's transactions."""
 
     def __init__(self, dialect: Dialect) -> None:
-        flavour: Any = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
         now = _now(dialect)
         end = now + cast(bindparam("seconds", type_=Double), Double)
         key = {"session": bindparam("session", type_=Hex), "root": bindparam("root", type_=Hex)}
         holder = bindparam("holder", type_=Text)
-        statement = flavour(leases).values(**key, holder=holder, expires_at=end)
+        statement = insert(leases, dialect).values(**key, holder=holder, expires_at=end)
         statement = statement.on_conflict_do_update(
             index_elements=["session", "root"],
             set_={"holder": statement.excluded.holder, "expires_at": statement.excluded.expires_at},

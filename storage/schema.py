@@ -91,7 +91,7 @@ messages = Table(
     UniqueConstraint("session", "id", name="messages_once"),
 )
 
-_COMPLETED = text("completion_id IS NOT NULL")
+COMPLETED = text("completion_id IS NOT NULL")
 
 requests = Table(
     "requests",
@@ -125,9 +125,11 @@ requests = Table(
     # by id first, so that it is the look-up by id too: our ids are in the order of time, its end is all that is written
     UniqueConstraint("id", "session", "head", name="requests_once"),
     Index("requests_by_session", "session"),
-    # read through from end to end when somebody asks, and cheap to write: by completion id it would dirty a page a row
-    Index("requests_completions", "seq", "completion_id", sqlite_where=_COMPLETED, postgresql_where=_COMPLETED),
 )
+
+# read through from end to end when somebody asks, and cheap to write: by completion id it would dirty a page a row
+completions = Index("requests_completions", requests.c.seq, requests.c.completion_id)
+"""Of those alone that are COMPLETED, which `transom.storage.creation` says in the words of one database."""
 
 steps = Table(
     "steps",

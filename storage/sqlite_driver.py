@@ -74,7 +74,7 @@ class SqliteDriver:
         connection.execute(f"PRAGMA synchronous = {self._synchronous}")
         connection.execute("PRAGMA secure_delete = ON")
         connection.execute("PRAGMA foreign_keys = ON")
-        connection.execute("PRAGMA cache_size = -32000")
+        connection.execute("PRAGMA cache_size = -8000")  # KiB; four times as much saves no time, even of large groups
         connection.execute("PRAGMA wal_autocheckpoint = 4000")
 
     def pipeline(self, connection: Connection) -> AbstractContextManager[Any]:

@@ -14,13 +14,13 @@ from operator import attrgetter
 from typing import Any
 
 from sqlalchemy import Insert, Table, Update, bindparam, case, exists, or_, select, update
-from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.engine import Dialect
 
 from transom.storage import schema
 from transom.storage.driver import compile_statement
 from transom.storage.hex_type import Hex
 from transom.storage.rows import Batch
+from transom.storage.upsert import insert
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,7 @@ def _insert(table: Table, dialect: Dialect) -> Any:
         values["session"] = _session_with_parent()
     elif table.name in _NAMED_BY_SEQ:
         values["session"] = session_seq()
-    flavour = postgresql.insert if dialect.name == "postgresql" else sqlite.insert
-    return flavour(table).values(values).inline()
+    return insert(table, dialect).values(values).inline()
 
 
 def session_seq() -> Any:

@@ -30,7 +30,7 @@ def bodies() -> dict[str, bytes]:
 @pytest.fixture(scope="session")
 def tokenizer() -> Tokenizer:
     """Return a tokenizer that remembers nothing, so that every round counts anew."""
-    return Tokenizer(cache_characters=0)
+    return Tokenizer(cache_bytes=0)
 
 
 @pytest.fixture(scope="session")

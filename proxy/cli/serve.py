@@ -12,6 +12,7 @@ from transom.proxy.config.load import for_upstream
 from transom.proxy.config.places import ConfigError, Fault, Place
 from transom.proxy.config.review import review
 from transom.proxy.config.watch import LiveSettings
+from transom.proxy.config.windows import model_map
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +48,7 @@ def run_server(request: Request) -> int:
     log.info("starting", configuration=source.name, version=__version__)
     for warning in review(live.current, host, port).warnings:
         log.warning(warning)
+    model_map.cache_clear()  # what it says of our models stands in the settings; a change of the file reads it again
     return serve(live, host=host, port=port, workers=workers)
 
 

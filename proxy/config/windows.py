@@ -65,7 +65,9 @@ def model_map() -> Mapping[str, Facts]:
     """Return what the map says, by model name, with or without a provider before it; empty where there is no map."""
     # Without the map a window is merely unknown: the first overflow teaches it.
     entries = _read(MODEL_MAP, dict[str, _Entry]) or {}
-    return {name: _facts(entry) for name, entry in entries.items()}
+    alike: dict[Facts, Facts] = {}  # what is known of most models is known of others too
+    facts = ((name, _facts(entry)) for name, entry in entries.items())
+    return {name: alike.setdefault(one, one) for name, one in facts}
 
 
 def _enumerated() -> list[str]:

@@ -15,7 +15,7 @@ class Untouched:
     def begin(self, now: float) -> None:
         pass
 
-    def tick(self, now: float, *, quiet: bool) -> None:
+    def tick(self, now: float, *, busy: bool) -> None:
         pass
 
     def end(self) -> None:

@@ -6,8 +6,15 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any, cast
 
 import pytest
+from starlette.types import Receive, Scope, Send
+
+from tests.proxy.conftest import Untouched
+from transom.proxy.connection import Bounds
+from transom.proxy.drain import Drain
+from transom.proxy.process import Server, configure
 
 PROGRAM = Path(__file__).with_name("served_app.py")
 
@@ -168,3 +175,20 @@ def test_a_second_signal_ends_at_once(start: Start, second: signal.Signals) -> N
 
 def test_a_failed_start_ends_with_code_1(start: Start) -> None:
     assert start(environment={"FAIL_START": "1"}).wait() == 1
+
+
+async def test_somebody_is_being_served_or_has_been_since_the_last_tick(monkeypatch: pytest.MonkeyPatch) -> None:
+    told: list[bool] = []
+    monkeypatch.setattr(Untouched, "tick", lambda _garbage, _now, *, busy: told.append(busy))
+    server = Server(configure(nothing, Bounds(1, 1, 1), lifespan=False), Drain(), 1, None, supervised=False)
+    await server.on_tick(1)
+    server.server_state.total_requests += 1  # it came and went
+    await server.on_tick(2)
+    await server.on_tick(3)
+    server.server_state.tasks.add(cast("Any", object()))
+    await server.on_tick(4)
+    assert told == [False, True, False, True]
+
+
+async def nothing(_scope: Scope, _receive: Receive, _send: Send) -> None:
+    """Serve nobody."""

@@ -1,4 +1,6 @@
 import importlib.util
+import sys
+import tracemalloc
 from itertools import pairwise
 from pathlib import Path
 
@@ -154,7 +156,7 @@ def test_a_text_is_counted_once() -> None:
 
 def test_what_is_used_stays_remembered_and_the_rest_is_forgotten() -> None:
     encoding = Counting()
-    tokenizer = Tokenizer(encoding, cache_characters=10)  # type: ignore[arg-type]
+    tokenizer = Tokenizer(encoding, cache_bytes=300)  # type: ignore[arg-type]
     tokenizer.count("first")
     for other in range(100):
         tokenizer.count(f"{other:04}")
@@ -164,12 +166,26 @@ def test_what_is_used_stays_remembered_and_the_rest_is_forgotten() -> None:
     assert encoding.asked.count("0000") == 2
 
 
-def test_a_text_larger_than_the_memory_is_not_remembered() -> None:
+@pytest.mark.parametrize("letter", ["x", "語"])  # one byte in memory, and two
+def test_a_text_larger_than_the_memory_is_not_remembered(letter: str) -> None:
     encoding = Counting()
-    tokenizer = Tokenizer(encoding, cache_characters=10)  # type: ignore[arg-type]
-    tokenizer.count("x" * 11)
-    tokenizer.count("x" * 11)
-    assert len(encoding.asked) == 2
+    size = sys.getsizeof(letter * 100) + tokens.ENTRY_BYTES
+    tokenizer = Tokenizer(encoding, cache_bytes=size)  # type: ignore[arg-type]
+    for text in (letter * 101, letter * 101, letter * 100, letter * 100):
+        tokenizer.count(text)
+    assert [len(text) for text in encoding.asked] == [101, 101, 100]
+
+
+def test_short_texts_are_remembered_within_the_same_memory() -> None:
+    tokenizer = Tokenizer(ENCODING, cache_bytes=1_000_000)
+    tracemalloc.start()
+    try:
+        for number in range(50_000):
+            tokenizer.count(str(number))
+        held, _ = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert held < 3_000_000
 
 
 def test_the_default_encoding_is_loaded() -> None:

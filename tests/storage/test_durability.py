@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from transom.storage.database import Database
+from transom.storage.database import SCHEMA, Database
 from transom.storage.sql_store import SqlStore
 from transom.storage.store import LockedByProcess
 
@@ -19,6 +19,15 @@ ROOT = Path(__file__).parents[2]
 def holding(folder: Path, canary: bytes) -> list[str]:
     """Return the names of the files with these bytes in them."""
     return [file.name for file in folder.iterdir() if canary in file.read_bytes()]
+
+
+def rows(file: Path, statement: str) -> list[tuple[str, ...]]:
+    """Ask a database that nobody has open."""
+    connection = sqlite3.connect(file)
+    try:
+        return connection.execute(statement).fetchall()
+    finally:
+        connection.close()
 
 
 Start = Callable[..., "subprocess.Popen[str]"]
@@ -58,13 +67,26 @@ def test_what_was_acknowledged_is_there_after_a_kill(start: Start, sqlite_file: 
     assert told <= stored
 
 
+def test_a_killed_creation_is_begun_anew(start: Start, sqlite_file: Path) -> None:
+    with start("create") as process:
+        assert process.wait() == -signal.SIGKILL
+    assert rows(sqlite_file, "SELECT name FROM sqlite_master") == []
+    Database.open(f"sqlite:///{sqlite_file}").close()
+    assert rows(sqlite_file, "SELECT version_num FROM alembic_version") == [(f"{SCHEMA:04}",)]
+
+
 def test_a_killed_migration_is_begun_anew(start: Start, sqlite_file: Path) -> None:
+    Database.open(f"sqlite:///{sqlite_file}").close()
+    with sqlite3.connect(sqlite_file) as connection:
+        connection.execute("ALTER TABLE requests DROP COLUMN turn")
+        connection.execute("UPDATE alembic_version SET version_num = '0001'")
+    connection.close()
     with start("migrate") as process:
         assert process.wait() == -signal.SIGKILL
-    with sqlite3.connect(sqlite_file) as connection:
-        assert connection.execute("SELECT name FROM sqlite_master").fetchall() == []
-    connection.close()
+    assert rows(sqlite_file, "SELECT version_num FROM alembic_version") == [("0001",)]
     Database.open(f"sqlite:///{sqlite_file}").close()
+    assert rows(sqlite_file, "SELECT version_num FROM alembic_version") == [(f"{SCHEMA:04}",)]
+    assert rows(sqlite_file, "SELECT turn FROM requests") == []
 
 
 async def test_an_erasure_killed_before_the_journal_is_emptied_is_finished_at_the_next_start(

@@ -1,17 +1,18 @@
 """A program for tests of kills: writes to a store until it is killed, and says on standard output what is committed.
 
-Arguments: what to do (turns, migrate, erase), the SQLite file, and for turns how many sessions talk at once.
+Arguments: what to do (turns, create, migrate, erase), the SQLite file, and for turns how many sessions talk at once.
 """
 
 import asyncio
 import os
 import signal
 import sys
-from typing import Any
+from typing import Any, cast
 
 from alembic import op
 
 from tests.storage.talk import Talk
+from transom.storage import creation
 from transom.storage.sql_store import SqlStore
 from transom.storage.sqlite_driver import SqliteDriver
 
@@ -42,9 +43,21 @@ async def erase(file: str) -> None:
     await store.delete_session(talk.id)
 
 
+def create(file: str) -> None:
+    """Die when the tables are made, and nothing says yet of which version they are."""
+    cast("Any", creation.version).create = die
+    SqlStore.open(f"sqlite:///{file}")
+
+
 def migrate(file: str) -> None:
-    """Die in the midst of the first migration."""
-    op.create_index = die
+    """Die in the midst of the newest migration."""
+    add_column = op.add_column
+
+    def add_and_die(*arguments: Any) -> None:
+        add_column(*arguments)
+        die()
+
+    op.add_column = add_and_die
     SqlStore.open(f"sqlite:///{file}")
 
 
@@ -54,4 +67,4 @@ if __name__ == "__main__":
     elif sys.argv[1] == "erase":
         asyncio.run(erase(sys.argv[2]))
     else:
-        migrate(sys.argv[2])
+        {"create": create, "migrate": migrate}[sys.argv[1]](sys.argv[2])
