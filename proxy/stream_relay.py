@@ -136,9 +136,24 @@ class StreamRelay:
         if self._drop_usage and self.reader.usage_event_seen:
             block = _without_usage(block)
         if self.held or self.reader.over or self.reader.finishes >= self._exchange.call.n:
-            self.held.append(block)
-            return b""
+            block, end = self._parted(block)
+            self.held.append(end)
         return block
+
+    def _parted(self, block: bytes) -> tuple[bytes, bytes]:
+        """Return what may go out of a block with an end in it, and what is held.
+
+        A last word is often sent with the end right behind it, so that both come at once.
+        """
+        if not self._passing or self.held or self.reader.error_seen or self.reader.malformed_seen:
+            return b"", block
+        whole = events(block)
+        for place in range(len(whole) - 1, -1, -1):
+            reader = StreamReader()
+            reader.feed_event(whole[place])
+            if reader.finishes:
+                return b"".join(whole[:place]), b"".join(whole[place:])
+        return b"", block
 
     async def _pass(self, block: bytes) -> None:
         self._passing = True

@@ -64,6 +64,13 @@ async def test_events_pass_in_their_own_bytes_and_the_end_waits() -> None:
     assert made.ending(b": late\n") == end + b": late\n" + DONE
 
 
+async def test_a_last_word_does_not_wait_with_the_end_it_came_with() -> None:
+    first, *words, end = spoken("Hi", " there", "!")
+    made, client = await passed(first, b"".join([*words, end, USAGE, DONE]), stream_options={"include_usage": True})
+    assert client.body == first + b"".join(words)
+    assert b"".join(made.held) == end + USAGE + DONE
+
+
 async def test_pieces_may_end_anywhere() -> None:
     whole = b"".join([*spoken("Grüße", "!"), DONE])
     made, client = await passed(*(bytes([byte]) for byte in whole))
