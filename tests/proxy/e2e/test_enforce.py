@@ -80,3 +80,18 @@ def test_what_cannot_fit_is_forwarded_with_a_word(serve: Serve, upstream: FakeUp
 def test_every_preset_and_strategy_serves(serve: Serve, upstream: FakeUpstream, policy: dict[str, Any]) -> None:
     proxy = serve({"other": policy | {"max_tokens": 1200}})
     assert proxy.post({"model": "other", "messages": over()}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("limits", "last"),
+    [({"max_tokens": 300, "max_context_items": 8}, "word " * 400), ({"max_tokens": 700, "max_context_items": 1}, "?")],
+    ids=["the tokens", "the items"],
+)
+def test_no_summary_is_paid_for_a_request_that_is_refused_for_its_other_limit(
+    serve: Serve, upstream: FakeUpstream, limits: dict[str, int], last: str
+) -> None:
+    proxy = serve({"unfit": FILL | limits | {"on_unfit": "error"}})
+    messages = [{"role": "system", "content": "Be kind."}, *over()[:-1], user(last)]
+    got = proxy.post({"model": "unfit", "messages": messages})
+    assert got.error == (400, "context_length_exceeded", "messages")
+    assert upstream.received == []
