@@ -43,9 +43,22 @@ class Recorder:
 
         Unless `at_once`, the rows wait a moment for those of the answer: one commit serves both where it comes fast.
         """
-        conversation, decision = exchange.conversation, exchange.decision
+        conversation = exchange.conversation
         if not conversation.persist:
             return None
+        batch = self._opening(exchange)
+        if at_once:
+            batch.requests.append(_request_row(exchange, None, complete=False))
+            return self._write(exchange, batch)
+        exchange.pending = batch
+        conversation.state.flush = partial(self._flush, exchange)
+        exchange.pending_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._flush, exchange)
+        return None
+
+    def _opening(self, exchange: Exchange) -> Batch:
+        """Return all rows of a request but its own: later ones refer to them."""
+        conversation, decision = exchange.conversation, exchange.decision
+        exchange.opened = True
         self._flush_waiting(conversation)
         batch = Batch()
         self._add_session(batch, conversation)
@@ -57,13 +70,7 @@ class Recorder:
         if decision is not None and decision.step is not None:
             batch.steps.append(decision.step)
             batch.baselines.extend(decision.baselines)
-        if at_once:
-            batch.requests.append(_request_row(exchange, None, complete=False))
-            return self._write(exchange, batch)
-        exchange.pending = batch
-        conversation.state.flush = partial(self._flush, exchange)
-        exchange.pending_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._flush, exchange)
-        return None
+        return batch
 
     def _flush(self, exchange: Exchange) -> None:
         batch, exchange.pending, exchange.pending_timer = exchange.pending, None, None
@@ -79,7 +86,9 @@ class Recorder:
             flush()
 
     def _pending(self, exchange: Exchange) -> Batch:
-        """Return the rows that still wait, to be written with the answer's."""
+        """Return the rows that still wait, to be written with the end's: all, where a request was never to be sent."""
+        if not exchange.opened:
+            return self._opening(exchange)
         timer, exchange.pending_timer = exchange.pending_timer, None
         if timer is not None:
             timer.cancel()
