@@ -44,7 +44,7 @@ class Recorder:
         Unless `at_once`, the rows wait a moment for those of the answer: one commit serves both where it comes fast.
         """
         conversation = exchange.conversation
-        if not conversation.persist:
+        if not _keeps(conversation):
             return None
         batch = self._opening(exchange)
         if at_once:
@@ -99,7 +99,7 @@ class Recorder:
     def again(self, exchange: Exchange) -> "asyncio.Future[None] | None":
         """Write the step and baselines of a view that was made smaller after the upstream refused the first."""
         decision = exchange.decision
-        if not exchange.conversation.persist or decision is None or decision.step is None:
+        if not _keeps(exchange.conversation) or decision is None or decision.step is None:
             return None
         batch = self._pending(exchange)
         batch.requests.append(_request_row(exchange, None, complete=False))
@@ -145,7 +145,7 @@ class Recorder:
         links = self._reply_links(conversation, made)
         for link in links:
             self._links.keep(link, conversation.state.id)
-        if not conversation.persist:
+        if not _keeps(conversation):
             return None
         if complete and ids and conversation.tells_heads:
             conversation.heads = ids
@@ -176,7 +176,7 @@ class Recorder:
         """Write a summary and the baseline that uses it, as one; a store that fails leaves both in memory."""
         conversation = job.request.conversation
         conversation.state.unstored[row.id] = (row, baseline)
-        if not conversation.persist:
+        if not _keeps(conversation):
             return
         self._flush_waiting(conversation)
         batch = Batch(summaries=[row], baselines=[baseline])  # what it refers to goes with it, pending or not
@@ -213,6 +213,11 @@ class Recorder:
         conversation.thread.stored = 0
         conversation.state.written = False
         conversation.state.known_preambles.clear()
+
+
+def _keeps(conversation: Conversation) -> bool:
+    """Tell whether anything is written: nothing of what was erased meanwhile; a delta ends by its failed write."""
+    return conversation.persist and (conversation.is_delta or not conversation.state.erased)
 
 
 def _messages_sent(exchange: Exchange) -> int:

@@ -148,6 +148,7 @@ class SessionState:
     baselines: Sequence[BaselineRow] = ()  # the deepest first
     summaries: dict[bytes, SummaryRow] = field(default_factory=dict)
     steps: dict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=dict)  # the newest last
+    erased: bool = False  # whether somebody wanted it gone: requests that are under way leave nothing behind then
     failing: bool = False  # whether the newest write of this session failed
     written: bool = False  # whether the session's own row is stored, or handed to the writer
     roots: frozenset[tuple[bytes, int]] = frozenset()
@@ -312,8 +313,15 @@ class HistoryCache:
         while self._weight > self._max_bytes and len(self._states) > 1:
             self.forget(next(iter(self._states)))
 
+    def erase(self, session: bytes) -> None:
+        """Drop a session that is erased on somebody's wish."""
+        state = self._states.get(session)
+        if state is not None:
+            state.erased = True
+        self.forget(session)
+
     def forget(self, session: bytes) -> None:
-        """Drop a session from memory (it was erased, or it is the oldest)."""
+        """Drop a session from memory (it was unused for long, or it is the oldest)."""
         state = self._states.pop(session, None)
         if state is None:
             return

@@ -1,8 +1,11 @@
 """Several threads under one session id, and several policies on one thread: what one left is right for the others."""
 
+from concurrent.futures import ThreadPoolExecutor
+
 from tests.proxy.e2e.conftest import Serve
-from tests.proxy.e2e.fake_upstream import FakeUpstream
+from tests.proxy.e2e.fake_upstream import Answer, FakeUpstream, Gate, completion
 from tests.proxy.e2e.served import Talk, assistant, long_text, user
+from tests.proxy.e2e.test_compress import over, summarising, until
 
 FILL = {"strategy": "context_window", "max_tokens": 1200, "keep_verbatim": "fill", "compact_at": None}
 
@@ -58,3 +61,27 @@ def test_a_later_system_message_that_another_policy_folded_stands_again(serve: S
     sent = upstream.to("keep")[0].messages
     assert "[Conversation Summary]" in sent[0]["content"]
     assert sent[1] == rule
+
+
+def test_what_is_erased_while_a_request_waits_for_its_summary_stays_erased(
+    serve: Serve, upstream: FakeUpstream
+) -> None:
+    proxy, hold = serve({"fill": FILL | {"summary_wait": 60}}), Gate()
+    talk = Talk(proxy, "fill", "gone")
+    talk.messages = over()[:5]
+    assert talk.send().status == 200
+    upstream.on("fill", summarising(lambda _: Answer([completion("Kept.")], before=hold)))
+    talk.messages = over()
+    with ThreadPoolExecutor(1) as pool:
+        waiting = pool.submit(talk.send)
+        until(upstream.summary_calls)
+        path = f"/admin/sessions/{proxy.session_id('gone').hex()}"
+        assert proxy.get(path, method="DELETE").status == 200
+        hold.open()
+        assert waiting.result().window == ["compressed"]
+    until(lambda: proxy.under_way == 0)
+    rows = proxy.rows("gone")
+    assert (rows.messages, rows.summaries, rows.requests) == ([], [], [])
+    assert proxy.metric("transom_storage_errors_total") == 0
+    assert talk.send().status == 200
+    assert len(proxy.rows("gone").messages) == len(talk.messages) + 1
