@@ -133,12 +133,12 @@ def settled(history: History, guard: Protection, view: View) -> View:
     """Return a remembered view as a later request can send it.
 
     What the client broke since is left out, and so is what is left of a group that was cut before its last result came.
-    Messages that are pinned now stand again, whoever made the view.
+    Protected messages stand again, whoever made the view: under another policy they may not have been protected.
     """
     outline = history.outline
     torn = {p for g in outline.scattered() if not all(map(view.keeps, g.members)) for p in g.members if view.keeps(p)}
     gone = guard.broken() | torn
     if gone:
         view = view.without((), gone)
-    missing = [p for p in guard.pinned() if not view.keeps(p)]
+    missing = [p for p in guard.positions(view.start) if not view.keeps(p)]
     return replace(view, head=tuple(sorted({*view.head, *missing}))) if missing else view

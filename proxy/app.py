@@ -216,6 +216,10 @@ class Transom:
         self._cache.forget(session)
         self._links.forget(session)
 
+    def _erase(self, session: bytes) -> None:
+        self._cache.erase(session)
+        self._links.forget(session)
+
     # ------------------------------------------------------------------ the sites
     async def _refuse(self, scope: Scope, _receive: Receive, send: Send, reason: Reason) -> None:
         error: TransomError = ShuttingDown() if reason == "draining" else Overloaded()
@@ -251,7 +255,7 @@ class Transom:
         return Health(self._upkeep, self._recorder, self._settings, self._drain)
 
     def _admin(self) -> Admin:
-        return Admin(self.store, self._settings, self._forget)
+        return Admin(self.store, self._settings, self._erase)
 
     async def _settle_metrics(self) -> None:
         while True:

@@ -44,6 +44,7 @@ class Exchange:
     reply_size: Size = Size(0, 0)  # of the answer's first choice
     status: int = 0
     code: str | None = None  # of the upstream's refusal, for the log
+    opened: bool = False  # whether its first rows were handed over, or wait
     pending: Batch | None = None  # rows that wait for those of the answer
     pending_timer: asyncio.TimerHandle | None = None
     upstream_s: float = 0.0  # time spent waiting for the upstream

@@ -43,9 +43,22 @@ class Recorder:
 
         Unless `at_once`, the rows wait a moment for those of the answer: one commit serves both where it comes fast.
         """
-        conversation, decision = exchange.conversation, exchange.decision
-        if not conversation.persist:
+        conversation = exchange.conversation
+        if not _keeps(conversation):
             return None
+        batch = self._opening(exchange)
+        if at_once:
+            batch.requests.append(_request_row(exchange, None, complete=False))
+            return self._write(exchange, batch)
+        exchange.pending = batch
+        conversation.state.flush = partial(self._flush, exchange)
+        exchange.pending_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._flush, exchange)
+        return None
+
+    def _opening(self, exchange: Exchange) -> Batch:
+        """Return all rows of a request but its own: later ones refer to them."""
+        conversation, decision = exchange.conversation, exchange.decision
+        exchange.opened = True
         self._flush_waiting(conversation)
         batch = Batch()
         self._add_session(batch, conversation)
@@ -57,13 +70,7 @@ class Recorder:
         if decision is not None and decision.step is not None:
             batch.steps.append(decision.step)
             batch.baselines.extend(decision.baselines)
-        if at_once:
-            batch.requests.append(_request_row(exchange, None, complete=False))
-            return self._write(exchange, batch)
-        exchange.pending = batch
-        conversation.state.flush = partial(self._flush, exchange)
-        exchange.pending_timer = asyncio.get_running_loop().call_later(PATIENCE_S, self._flush, exchange)
-        return None
+        return batch
 
     def _flush(self, exchange: Exchange) -> None:
         batch, exchange.pending, exchange.pending_timer = exchange.pending, None, None
@@ -79,7 +86,9 @@ class Recorder:
             flush()
 
     def _pending(self, exchange: Exchange) -> Batch:
-        """Return the rows that still wait, to be written with the answer's."""
+        """Return the rows that still wait, to be written with the end's: all, where a request was never to be sent."""
+        if not exchange.opened:
+            return self._opening(exchange)
         timer, exchange.pending_timer = exchange.pending_timer, None
         if timer is not None:
             timer.cancel()
@@ -90,7 +99,7 @@ class Recorder:
     def again(self, exchange: Exchange) -> "asyncio.Future[None] | None":
         """Write the step and baselines of a view that was made smaller after the upstream refused the first."""
         decision = exchange.decision
-        if not exchange.conversation.persist or decision is None or decision.step is None:
+        if not _keeps(exchange.conversation) or decision is None or decision.step is None:
             return None
         batch = self._pending(exchange)
         batch.requests.append(_request_row(exchange, None, complete=False))
@@ -136,7 +145,7 @@ class Recorder:
         links = self._reply_links(conversation, made)
         for link in links:
             self._links.keep(link, conversation.state.id)
-        if not conversation.persist:
+        if not _keeps(conversation):
             return None
         if complete and ids and conversation.tells_heads:
             conversation.heads = ids
@@ -167,7 +176,7 @@ class Recorder:
         """Write a summary and the baseline that uses it, as one; a store that fails leaves both in memory."""
         conversation = job.request.conversation
         conversation.state.unstored[row.id] = (row, baseline)
-        if not conversation.persist:
+        if not _keeps(conversation):
             return
         self._flush_waiting(conversation)
         batch = Batch(summaries=[row], baselines=[baseline])  # what it refers to goes with it, pending or not
@@ -204,6 +213,11 @@ class Recorder:
         conversation.thread.stored = 0
         conversation.state.written = False
         conversation.state.known_preambles.clear()
+
+
+def _keeps(conversation: Conversation) -> bool:
+    """Tell whether anything is written: nothing of what was erased meanwhile; a delta ends by its failed write."""
+    return conversation.persist and (conversation.is_delta or not conversation.state.erased)
 
 
 def _messages_sent(exchange: Exchange) -> int:

@@ -286,7 +286,7 @@ class Sessions:
             known=whole,
             length=length,
         )
-        if caller.store and (self._shared or not state.loaded):
+        if caller.store and (self._shared or (not thread.newest and thread.looked < length)):
             try:
                 await self._load(conversation, may_be_new=length <= 1 and not self._shared)
             except BaseException:  # the client has left
@@ -295,7 +295,7 @@ class Sessions:
         return conversation
 
     async def _load(self, conversation: Conversation, *, may_be_new: bool) -> None:
-        """Learn what the database knows of the thread.
+        """Learn what the database knows of the thread; others of its session may be at hand, and this one not.
 
         A thread of one message cannot have been cut, and storing it again changes nothing: no look-up is needed.
         """
@@ -307,7 +307,7 @@ class Sessions:
         except StorageError:
             conversation.storage_failed = True
             return
-        state.loaded = True
+        thread.looked = conversation.length
         state.summaries.update(loaded.summaries)
         for row in loaded.baselines:
             state.remember_baseline(row)
@@ -315,7 +315,9 @@ class Sessions:
         while stored < len(thread.ids) and thread.ids[stored] in loaded.known:
             stored += 1
         thread.stored = stored
-        conversation.known = conversation.known or (bool(thread.ids) and thread.ids[-1] in loaded.known)
+        found = bool(thread.ids) and thread.ids[-1] in loaded.known
+        thread.newest = not (found or conversation.known)
+        conversation.known = conversation.known or found
 
 
 def _match(reading: Reading, whole: bool, fresh_state: bool) -> HistoryMatch:

@@ -51,6 +51,8 @@ class Thread:
     ids: list[bytes] = field(default_factory=list)
     links: Sequence[bytes] = ()  # keyless sessions only: see storage.identity.link
     stored: int = 0  # how many leading messages are stored, or handed to the writer
+    looked: int = 0  # how many leading messages the database was asked for
+    newest: bool = False  # whether nothing that is stored goes on from where it ends: then nobody need ask
     users: int = 0  # requests under way that hold positions of this thread: it must not grow under them
     sent: "Sent | None" = None
     rehearsed: View = WHOLE  # what an audit, or the control group, would have sent
@@ -84,6 +86,7 @@ class Thread:
             self.ids[:length],
             self.links[:length],
             min(self.stored, length),
+            length if self.newest else min(self.looked, length),
         )
 
     def extend(self, slices: Sequence[bytes], messages: Sequence[Message]) -> None:
@@ -145,7 +148,7 @@ class SessionState:
     baselines: Sequence[BaselineRow] = ()  # the deepest first
     summaries: dict[bytes, SummaryRow] = field(default_factory=dict)
     steps: dict[tuple[bytes, bytes, bytes], bytes] = field(default_factory=dict)  # the newest last
-    loaded: bool = False
+    erased: bool = False  # whether somebody wanted it gone: requests that are under way leave nothing behind then
     failing: bool = False  # whether the newest write of this session failed
     written: bool = False  # whether the session's own row is stored, or handed to the writer
     roots: frozenset[tuple[bytes, int]] = frozenset()
@@ -259,12 +262,13 @@ def adopt(state: SessionState, reading: Reading) -> Thread:
     elif base not in state.threads:
         thread = base.fork(reading.common)
         thread.ids.clear()  # another session's ids mean nothing here
-        thread.stored = 0
+        thread.stored = thread.looked = 0
     elif reading.common == len(base.slices) and (not reading.fresh or not base.users):
         thread = base
         state.threads.remove(base)
     else:
         thread = base.fork(reading.common)
+        base.newest = base.newest and reading.common < len(base.slices)
     if base is not None and reading.fresh:
         base.answered = None  # the thread has gone on, by that answer or another
     thread.preamble = reading.raw_preamble
@@ -309,8 +313,15 @@ class HistoryCache:
         while self._weight > self._max_bytes and len(self._states) > 1:
             self.forget(next(iter(self._states)))
 
+    def erase(self, session: bytes) -> None:
+        """Drop a session that is erased on somebody's wish."""
+        state = self._states.get(session)
+        if state is not None:
+            state.erased = True
+        self.forget(session)
+
     def forget(self, session: bytes) -> None:
-        """Drop a session from memory (it was erased, or it is the oldest)."""
+        """Drop a session from memory (it was unused for long, or it is the oldest)."""
         state = self._states.pop(session, None)
         if state is None:
             return

@@ -135,6 +135,7 @@ class Windowing:
             # Somebody else's fold of this thread is done: what it left is where this request starts from.
             decision.view = self.starting_view(request)
             decision.sent = decision.view.size(request.history)
+        folding.blocked = folding.blocked or _is_refused(request, decision.view)
         if not limits.hold(decision.sent) or not ALWAYS.isdisjoint(names):
             await self._trim(request, decision, folding, keep)
         if not most.hold(decision.sent) and request.route.policy.on_unfit == "clip":
@@ -297,6 +298,12 @@ class Windowing:
         request.state.remember_step(request.key, recipe)
         smaller.step = StepRow(request.state.id, *request.key, recipe)
         return smaller
+
+
+def _is_refused(request: Pass, view: View) -> bool:
+    """Tell whether the request is answered with an error, whatever is cut: then no summary is to be paid for."""
+    policy, most = request.route.policy, request.budget.most_sent
+    return policy.on_unfit == "error" and not most.hold(Protection(request.history, policy).bare(view))
 
 
 def _first_with_summary(request: Pass, view: View) -> bool:

@@ -68,12 +68,14 @@ def test_one_that_leaves_in_the_middle(proxy: Proxy, upstream: FakeUpstream) -> 
 def test_one_that_leaves_while_it_waits_for_a_summary(proxy: Proxy, upstream: FakeUpstream) -> None:
     hold = Gate()
     upstream.on("fill", summarising(lambda _: Answer([completion("Kept.")], before=hold)))
-    talk = Talk(proxy, "fill", "waited")
+    talk, failed = Talk(proxy, "fill", "waited"), proxy.metric("transom_storage_errors_total")
     talk.messages = over(name="Waiting")
     body = json.dumps({"model": "fill", "messages": talk.messages}).encode()
     with closing(leaving(proxy, body, "waited")):
         until(upstream.summary_calls)
     until(lambda: proxy.under_way == 0)
+    until(lambda: [r["status"] for r in proxy.rows("waited").requests] == [499])
+    assert proxy.metric("transom_storage_errors_total") == failed
     hold.open()
     until(lambda: proxy.rows("waited").summaries)  # what is paid for is kept
     assert talk.send().status == 200

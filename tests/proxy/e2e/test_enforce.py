@@ -5,8 +5,8 @@ from typing import Any
 import pytest
 
 from tests.proxy.e2e.conftest import Serve
-from tests.proxy.e2e.fake_upstream import FakeUpstream
-from tests.proxy.e2e.served import Proxy, user
+from tests.proxy.e2e.fake_upstream import FakeUpstream, call
+from tests.proxy.e2e.served import Json, Proxy, assistant, result, user
 from tests.proxy.e2e.test_compress import FILL, over
 
 POLICIES: dict[str, dict[str, Any]] = {
@@ -80,3 +80,45 @@ def test_what_cannot_fit_is_forwarded_with_a_word(serve: Serve, upstream: FakeUp
 def test_every_preset_and_strategy_serves(serve: Serve, upstream: FakeUpstream, policy: dict[str, Any]) -> None:
     proxy = serve({"other": policy | {"max_tokens": 1200}})
     assert proxy.post({"model": "other", "messages": over()}).status == 200
+
+
+@pytest.mark.parametrize(
+    ("limits", "last"),
+    [({"max_tokens": 300, "max_context_items": 8}, "word " * 400), ({"max_tokens": 700, "max_context_items": 1}, "?")],
+    ids=["the tokens", "the items"],
+)
+def test_no_summary_is_paid_for_a_request_that_is_refused_for_its_other_limit(
+    serve: Serve, upstream: FakeUpstream, limits: dict[str, int], last: str
+) -> None:
+    proxy = serve({"unfit": FILL | limits | {"on_unfit": "error"}})
+    messages = [{"role": "system", "content": "Be kind."}, *over()[:-1], user(last)]
+    got = proxy.post({"model": "unfit", "messages": messages})
+    assert got.error == (400, "context_length_exceeded", "messages")
+    assert upstream.received == []
+
+
+@pytest.mark.parametrize(
+    ("policy", "messages"),
+    [
+        (FILL | {"on_unfit": "error", "max_tokens": 100}, [user("word " * 200)]),
+        (
+            {"max_tool_calls_per_turn": 1, "on_tool_limit": "error"},
+            [user("Go."), assistant(None, [call("1")]), result("1")],
+        ),
+    ],
+    ids=["unfit", "tool limit"],
+)
+def test_a_refused_request_is_recorded_as_any_other(
+    serve: Serve, upstream: FakeUpstream, policy: dict[str, Any], messages: list[Json]
+) -> None:
+    proxy = serve({"strict": policy})
+    for number in range(2):
+        got = proxy.post({"model": "strict", "messages": messages}, x_session_id="refused")
+        assert got.status == 400
+        assert "x-transom-storage" not in got.headers
+        rows = proxy.rows("refused")
+        assert [m["role"] for m in rows.messages] == [m["role"] for m in messages]
+        assert [r["status"] for r in rows.requests] == [400] * (number + 1)
+    assert proxy.metric("transom_storage_errors_total") == 0
+    assert proxy.get("/readyz").json == {"status": "ok"}
+    assert upstream.received == []

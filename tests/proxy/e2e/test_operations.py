@@ -276,7 +276,8 @@ def test_erasing_reaches_what_is_under_way(serve: Serve, upstream: FakeUpstream)
         hold.open()
         held.open()
         assert waiting.result().status == 200
-    until(lambda: proxy.metric("transom_storage_errors_total") >= 1)
+    until(lambda: proxy.metric("transom_summaries_total") >= 1)
+    assert proxy.metric("transom_storage_errors_total") == 0
     proxy.close()
     assert [proxy.sql(f"SELECT * FROM {table}") for table in TABLES] == [[]] * len(TABLES)
     assert not any(b"CANARY" in file.read_bytes() for file in proxy.database.parent.iterdir())
