@@ -208,9 +208,7 @@ class Transom:
         state, length = request.state, request.conversation.length
         with suppress(StorageError):
             loaded = await self.store.load(state.id, request.thread.ids[:length], length)
-            state.summaries.update(loaded.summaries)
-            for row in loaded.baselines:
-                state.remember_baseline(row)
+            state.learn(loaded.summaries, loaded.baselines)
 
     def _forget(self, session: bytes) -> None:
         self._cache.forget(session)

@@ -308,9 +308,7 @@ class Sessions:
             conversation.storage_failed = True
             return
         thread.looked = conversation.length
-        state.summaries.update(loaded.summaries)
-        for row in loaded.baselines:
-            state.remember_baseline(row)
+        state.learn(loaded.summaries, loaded.baselines)
         stored = thread.stored
         while stored < len(thread.ids) and thread.ids[stored] in loaded.known:
             stored += 1

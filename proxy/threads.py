@@ -164,6 +164,12 @@ class SessionState:
         if not any((b.at, b.kind, b.policy, b.summary) == key for b in self.baselines):
             self.baselines = sorted((*self.baselines, row), key=lambda b: -b.position)
 
+    def learn(self, summaries: Mapping[bytes, SummaryRow], baselines: Iterable[BaselineRow]) -> None:
+        """Take over what the database knows of a thread."""
+        self.summaries.update(summaries)
+        for row in baselines:
+            self.remember_baseline(row)
+
     def remember_step(self, key: tuple[bytes, bytes, bytes], recipe: bytes) -> None:
         """Keep the newest steps for retries."""
         self.steps.pop(key, None)
